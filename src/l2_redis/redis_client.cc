@@ -111,7 +111,8 @@ void RedisClient::RunExchanges(std::vector<Exchange>& exchanges, Deadline deadli
     } else if (!exchange.done()) {
       exchange.Fail(absl::DeadlineExceededError(absl::StrCat(
           "no answer within ",
-          std::chrono::duration_cast<std::chrono::milliseconds>(options_.timeout).count(), " ms")));
+          std::chrono::duration_cast<std::chrono::milliseconds>(options_.timeout).count(), " ms",
+          std::string(exchange.hint()))));
     }
   }
 }
@@ -143,7 +144,8 @@ void RedisClient::NoteFailure(RedisNode& node, const absl::Status& why) {
 }
 
 void RedisClient::PrepareSlots(Deadline deadline) {
-  if (slots_outdated_) LearnSlots(deadline);
+  if (slots_outdated_ || RealClock().Now() >= replicas_until_.load(std::memory_order_relaxed))
+    LearnSlots(deadline);
 }
 
 // One call at a time, and not again at once: of a storm of redirects, the first call learns.
@@ -155,6 +157,8 @@ void RedisClient::LearnSlots(Deadline deadline) {
     learn_again_ = RealClock().Now() + kLearnInterval;
     if (learnt.ok()) {
       slots_outdated_ = false;
+      if (options_.credentials.reads_replicas)
+        replicas_until_.store(RealClock().Now() + kReplicasInterval, std::memory_order_relaxed);
       slots_learnt_.fetch_add(1, std::memory_order_relaxed);
     }
   }

@@ -59,6 +59,9 @@ class RedisClient {
   static constexpr size_t kNodesMax = 2048;
   // Between two looks at the slots, of which many calls may want one.
   static constexpr Duration kLearnInterval = std::chrono::milliseconds(250);
+  // Where replicas are read: until the slots are learnt again, because a replica that comes or goes
+  // redirects nobody.
+  static constexpr Duration kReplicasInterval = std::chrono::seconds(2);
 
   // The requests of a batch for one node; none are sent if its circuit breaker does not admit them.
   struct NodeGroup {
@@ -93,6 +96,7 @@ class RedisClient {
   size_t next_asked_ HPS_GUARDED_BY(learn_mutex_) = 0;
   TimePoint learn_again_ HPS_GUARDED_BY(learn_mutex_){};
   std::atomic<bool> slots_outdated_{false};
+  std::atomic<TimePoint> replicas_until_{TimePoint::max()};  // when the replicas are outdated, too
   std::array<std::atomic<uint64_t>, std::tuple_size_v<RedirectCounts>> redirects_{};
   std::atomic<uint64_t> slots_learnt_{0};
   std::array<std::atomic<uint64_t>, kStatusCodeCount> failures_by_code_{};

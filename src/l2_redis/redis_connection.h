@@ -40,6 +40,12 @@ class RedisConnection {
   // What to wait for, as in poll().
   short events() const;
 
+  // What may be the reason if nothing comes; empty = nothing is known.
+  std::string_view hint() const {
+    return socket_.is_in_tls_handshake() ? " to the handshake of TLS: does the server speak TLS?"
+                                         : "";
+  }
+
   // The handshake is done.
   bool ready() const { return ready_; }
   // Of the server's process; a restart changes it. REQUIRES: ready().

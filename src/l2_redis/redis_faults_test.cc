@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "l2_redis/row_names.h"
+#include "l2_redis/redis_client.h"
+#include "l2_redis/redis_table.h"
 #include "l2_redis/test_proxy.h"
 #include "l2_redis/test_redis.h"
 #include "l2_redis/test_watched.h"

@@ -37,6 +37,8 @@ class RedisSocket {
   // With TLS: its handshake is done, too.
   bool connected() const { return is_open_ && (tls_ == nullptr || tls_->is_done()); }
 
+  bool is_in_tls_handshake() const { return is_open_ && tls_ != nullptr && !tls_->is_done(); }
+
   // To be called when it can be written and is not connected. An address that refuses gives way to
   // the host's next one, with another descriptor. Errors: UNAVAILABLE, of the last address; those
   // of RedisTls::Handshake.

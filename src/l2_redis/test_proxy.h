@@ -132,7 +132,8 @@ class TestProxy {
     if (count <= 0) return false;
     std::string_view reply(bytes.data(), static_cast<size_t>(count));
     MutexLock lock(mutex_);
-    if (harm_.delay > Duration::zero()) std::this_thread::sleep_for(harm_.delay);
+    const TimePoint passes_at = RealClock().Now() + harm_.delay;
+    while (RealClock().Now() < passes_at && !stop_) never_.WaitUntil(mutex_, passes_at);
     if (!harm_.instead.empty()) return SendAll(pair.client, harm_.instead);
     const size_t end = std::min(harm_.cut_after, harm_.stall_after);
     const size_t passes = std::min(reply.size(), end - std::min(end, passed_));
@@ -155,6 +156,7 @@ class TestProxy {
   std::string address_;
   std::atomic<bool> stop_{false};
   Mutex mutex_;
+  CondVar never_;  // not notified by anybody: a wait for it is a delay
   Harm harm_ HPS_GUARDED_BY(mutex_);
   size_t passed_ HPS_GUARDED_BY(mutex_) = 0;
   std::thread thread_;

@@ -4,12 +4,12 @@
     tools/redis/servers.py [--count 6] [--cluster] [--replicas 1] [--tls]
                            [--setting name=value ...]
 
-Prints "ready HOST:PORT,... DIRECTORY" and then obeys one command per line of its standard input, answering
-each with "done" or "failed: why": "kill N" (SIGKILL), "stop N" (SIGTERM), "start N" (which waits
-until the server answers), "pause N" and "resume N" (SIGSTOP, SIGCONT). With --cluster the servers
-are one: the first count / (replicas + 1) are its masters. With --tls they take connections by TLS
-only, and DIRECTORY has certificates (see make_certificates). The end of the input stops everything, so
-servers never outlive the test.
+Prints "ready HOST:PORT,... DIRECTORY" and then obeys one command per line of its standard input,
+answering each with "done" or "failed: why": "kill N" (SIGKILL), "stop N" (SIGTERM), "start N"
+(which waits until the server answers), "pause N" and "resume N" (SIGSTOP, SIGCONT). With --cluster
+the servers are one: the first count / (replicas + 1) are its masters. With --tls they take
+connections by TLS only, and DIRECTORY has certificates (see make_certificates). The end of the
+input stops everything, so servers never outlive the test.
 
 Python suites use the class Servers. `tools/bootstrap.sh test` installs the server.
 """
