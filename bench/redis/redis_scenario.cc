@@ -30,9 +30,8 @@ constexpr char kStandaloneVariable[] = "HPS_BENCH_REDIS";
 constexpr char kClusterVariable[] = "HPS_BENCH_REDIS_CLUSTER";
 constexpr size_t kInsertBatch = 4096;
 constexpr uint64_t kTable = 1;
-// Of the comparison with a part in memory: keys of a call, their skew, and the share of the rows
-// that memory has room for.
-constexpr size_t kSkewedBatch = 1024;
+// Of the comparison with a part in memory: the skew of the keys, and the share of the rows that
+// memory has room for.
 constexpr double kAlpha = 1.2;
 constexpr size_t kNearDivisor = 10;
 
@@ -297,11 +296,12 @@ absl::Status MeasureInsert(World& world, std::vector<Result>& results) {
 }
 
 // Batches of skewed keys; `unique`: each key once, as a lookup asks Redis alone.
-std::vector<std::vector<Key>> SkewedBatches(const Sizes& sizes, bool unique, RandomStream& random) {
+std::vector<std::vector<Key>> SkewedBatches(const Sizes& sizes, size_t batch, bool unique,
+                                            RandomStream& random) {
   const ZipfDistribution ranks(sizes.rows, kAlpha);
-  std::vector<std::vector<Key>> batches(std::max<size_t>(1, sizes.keys_per_round / kSkewedBatch));
+  std::vector<std::vector<Key>> batches(std::max<size_t>(1, sizes.keys_per_round / batch));
   for (std::vector<Key>& keys : batches) {
-    for (size_t i = 0; i < kSkewedBatch; ++i) keys.push_back(KeyOf(ranks.Sample(random) - 1));
+    for (size_t i = 0; i < batch; ++i) keys.push_back(KeyOf(ranks.Sample(random) - 1));
     if (!unique) continue;
     std::ranges::sort(keys);
     keys.erase(std::ranges::unique(keys).begin(), keys.end());
@@ -326,12 +326,12 @@ absl::StatusOr<double> TimeBatches(World& world, const std::vector<std::vector<K
 }
 
 // Memory in front of Redis beside Redis alone. The first round fills the memory.
-absl::Status MeasureLayered(World& layered, World& alone, bool unique,
+absl::Status MeasureLayered(World& layered, World& alone, size_t batch, bool unique,
                             std::vector<Result>& results) {
   RandomStream random(20261125);
   std::vector<double> ours, redis, call_us;
   for (size_t round = 0; round <= alone.sizes().rounds; ++round) {
-    const auto batches = SkewedBatches(alone.sizes(), unique, random);
+    const auto batches = SkewedBatches(alone.sizes(), batch, unique, random);
     HPS_ASSIGN_OR_RETURN(const double of_both,
                          TimeBatches(layered, batches, round == 0 ? nullptr : &call_us));
     HPS_ASSIGN_OR_RETURN(const double of_redis, TimeBatches(alone, batches, nullptr));
@@ -341,7 +341,7 @@ absl::Status MeasureLayered(World& layered, World& alone, bool unique,
   }
   Result result = MakeResult("fetch_memory_redis", "keys/s", Median(ours), Median(redis));
   result.params = ParamsOf(alone);
-  result.params["batch"] = absl::StrCat(kSkewedBatch);
+  result.params["batch"] = absl::StrCat(batch);
   result.params["keys"] = unique ? "unique" : "as drawn";
   result.target = ">= 5";
   result.p50 = Quantile(call_us, 0.5);
@@ -374,8 +374,10 @@ absl::Status MeasureServers(const char* variable, bool cluster, const Options& o
                          World::Create(nodes, cluster, dim, SizesFor(options), /*layered=*/true));
     HPS_RETURN_IF_ERROR(world->InsertAll());
     HPS_RETURN_IF_ERROR(layered->InsertAll());
-    for (const bool unique : {false, true})
-      HPS_RETURN_IF_ERROR(MeasureLayered(*layered, *world, unique, results));
+    for (const size_t batch : {1024, 16'384}) {
+      for (const bool unique : {false, true})
+        HPS_RETURN_IF_ERROR(MeasureLayered(*layered, *world, batch, unique, results));
+    }
     HPS_RETURN_IF_ERROR(world->plain().RemoveAll());
   }
   return absl::OkStatus();
