@@ -36,7 +36,8 @@ import sys
 from source_tree import Finding, SourceTree, line_of
 
 LOW = {"include", "base", "types"}
-LEVELS = {"l1_gpu", "no_gpu", "l2_memory", "l2_redis", "no_redis", "l3_pages", "l3_rocksdb"}
+LEVELS = {"l1_gpu", "no_gpu", "l2_layered", "l2_memory", "l2_redis", "no_redis", "l3_pages",
+          "l3_rocksdb"}
 MIDDLE = {"query", "update", "import"}
 
 # Folder -> folders whose headers it may include (itself always).

@@ -13,12 +13,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "hps/log.h"
+#include "hps/redis_config.h"
 #include "hps/server_config.h"
 
 namespace hps {
 
 enum class SyncMode { kAlways, kInterval, kNever };          // "always", "interval", "never"
-enum class L2Kind { kMemory, kRedis, kNone };                // "memory", "redis", "none"
 enum class EvictionPolicy { kOldest, kLeastUsed, kRandom };  // "oldest", "least_used", "random"
 
 struct StoreConfig {
@@ -30,25 +30,12 @@ struct StoreConfig {
   uint64_t free_bytes_min = uint64_t{256} << 20;  // writes are refused with less free disk
 };
 
-// Level 2 on Redis (docs/redis.md).
-struct RedisConfig {
-  std::vector<std::string> nodes = {"127.0.0.1:6379"};  // of a cluster, some; else exactly one
-  bool cluster = false;
-  std::string user;           // of the server's ACL; empty = its default user
-  std::string password_file;  // one line, read for every new connection; empty = none
-  std::string key_prefix = "hps";
-  uint32_t connections_per_node = 4;
-  uint32_t partitions = 64;  // of each table, spread over a cluster's slots
-  std::chrono::nanoseconds timeout = std::chrono::milliseconds(100);  // of each call
-  std::chrono::nanoseconds expire_after{0};                           // of a row; 0 = never
-};
-
 inline constexpr uint64_t kAutoBytes = UINT64_MAX;  // "auto": a budget that Store::Open chooses
 
 struct L2Config {
   L2Kind kind = L2Kind::kMemory;
   double preload = 0.0;             // share of every table that is loaded at start
-  RedisConfig redis;                // if kind is kRedis; what follows is for kMemory
+  RedisConfig redis;                // if kind has Redis; what follows is for the memory
   uint64_t bytes_max = kAutoBytes;  // rows and metadata of all tables
   EvictionPolicy eviction = EvictionPolicy::kOldest;
   double evict_from = 0.98;  // eviction starts when a table fills this share of its budget

@@ -64,11 +64,6 @@ constexpr Note kLevel2Notes[] = {
     {"shared_memory_size", "level 2 belongs to one process"},
     {"shared_memory_name", "level 2 belongs to one process"},
     {"shared_memory_auto_remove", "level 2 belongs to one process"},
-    {"enable_tls", "this version has no TLS to Redis"},
-    {"tls_ca_certificate", "this version has no TLS to Redis"},
-    {"tls_client_certificate", "this version has no TLS to Redis"},
-    {"tls_client_key", "this version has no TLS to Redis"},
-    {"tls_server_name_identification", "this version has no TLS to Redis"},
 };
 
 constexpr Note kLevel3Notes[] = {
@@ -189,6 +184,7 @@ class Converter {
   absl::Status ReadLevel2(const Json& json);
   absl::Status ReadLevel2Type(const Json& json);
   absl::Status ReadRedis(const Json& json);
+  absl::Status ReadRedisTls(const Json& json);
   absl::Status ReadLevel3(const Json& json);
   absl::Status ReadUpdateSource(const Json& json);
 
@@ -393,6 +389,32 @@ absl::Status Converter::ReadRedis(const Json& json) {
     HPS_ASSIGN_OR_RETURN(const uint64_t count, Count(*value, "volatile_db.num_node_connections"));
     redis_.push_back(absl::StrCat("connections_per_node = ", std::clamp<uint64_t>(count, 1, 1024)));
   }
+  return ReadRedisTls(json);
+}
+
+absl::Status Converter::ReadRedisTls(const Json& json) {
+  struct Name {
+    const char* original;
+    const char* ours;
+    const char* value;  // HugeCTR's default
+  };
+  bool is_enabled = false;
+  if (const Json* value = Find(json, "enable_tls")) {
+    HPS_ASSIGN_OR_RETURN(is_enabled, Boolean(*value, "volatile_db.enable_tls"));
+  }
+  if (!is_enabled) return absl::OkStatus();
+  redis_.push_back("tls = true");
+  for (const Name& name :
+       {Name{"tls_ca_certificate", "tls_ca", "cacertbundle.crt"},
+        Name{"tls_client_certificate", "tls_certificate", "client_cert.pem"},
+        Name{"tls_client_key", "tls_key", "client_key.pem"},
+        Name{"tls_server_name_identification", "tls_server_name", "redis.localhost"}}) {
+    std::string text = name.value;
+    if (const Json* value = Find(json, name.original)) {
+      HPS_ASSIGN_OR_RETURN(text, Text(*value, absl::StrCat("volatile_db.", name.original)));
+    }
+    redis_.push_back(absl::StrCat(name.ours, " = ", Quoted(text)));
+  }
   return absl::OkStatus();
 }
 
@@ -419,10 +441,12 @@ absl::Status Converter::ReadLevel2(const Json& json) {
     HPS_ASSIGN_OR_RETURN(const double rate, Share(*value, "volatile_db.initial_cache_rate"));
     level2_.push_back(absl::StrCat("preload = ", ShareText(rate)));
   }
-  WarnAboutUnknown(json, "volatile_db",
-                   {"type", "overflow_policy", "overflow_resolution_target", "initial_cache_rate",
-                    "address", "user_name", "password", "num_node_connections"},
-                   kLevel2Notes);
+  WarnAboutUnknown(
+      json, "volatile_db",
+      {"type", "overflow_policy", "overflow_resolution_target", "initial_cache_rate", "address",
+       "user_name", "password", "num_node_connections", "enable_tls", "tls_ca_certificate",
+       "tls_client_certificate", "tls_client_key", "tls_server_name_identification"},
+      kLevel2Notes);
   return absl::OkStatus();
 }
 

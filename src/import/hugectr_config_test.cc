@@ -72,13 +72,13 @@ TEST(HugeCtrConfigTest, ASettingWithoutAnEquivalentIsAWarning) {
   }
   const auto other = ConvertHugeCtrConfig(R"({
     "volatile_db": {"type": "redis_cluster", "address": "h:1;[::1]:2", "password": "secret",
-                    "user_name": "me", "num_node_connections": 7, "enable_tls": true},
+                    "user_name": "me", "num_node_connections": 7, "enable_tls": true,
+                    "tls_ca_certificate": "ca.crt"},
     "update_source": {"type": "kafka_message_queue", "brokers": "a:1;b:2", "poll_timeout_ms": 5},
     "persistant_db": {}, "supportlonglong": false,
     "models": [{"model": "m", "embeding": 1}]})");
   ASSERT_TRUE(other.ok()) << other.status();
-  for (const char* part : {"volatile_db.enable_tls: this version has no TLS to Redis",
-                           "volatile_db.password: write it into the file",
+  for (const char* part : {"volatile_db.password: write it into the file",
                            "update_source.poll_timeout_ms: ", "persistant_db: not known",
                            "supportlonglong: ", "models[0].embeding: not known"}) {
     EXPECT_THAT(other->warnings, Contains(HasSubstr(part)));
@@ -88,7 +88,11 @@ TEST(HugeCtrConfigTest, ASettingWithoutAnEquivalentIsAWarning) {
   EXPECT_THAT(other->toml, HasSubstr("\n[l2]\nkind = \"redis\"\n\n[l2.redis]\ncluster = true\n"
                                      "nodes = [\"h:1\", \"[::1]:2\"]\nuser = \"me\"\n"
                                      "password_file = \"redis_password\"\n"
-                                     "connections_per_node = 7\n"));
+                                     "connections_per_node = 7\ntls = true\n"
+                                     "tls_ca = \"ca.crt\"\n"
+                                     "tls_certificate = \"client_cert.pem\"\n"
+                                     "tls_key = \"client_key.pem\"\n"
+                                     "tls_server_name = \"redis.localhost\"\n"));
   EXPECT_THAT(other->toml, HasSubstr("[update]\nbrokers = [\"a:1\", \"b:2\"]\n"));
 }
 

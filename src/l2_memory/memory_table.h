@@ -44,6 +44,7 @@ class MemoryTable final : public LossyTable {
   LevelStatistics Statistics() const override;
   absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline deadline) const override;
   bool can_block() const override { return false; }
+  bool has_near_part() const override { return false; }
 
  private:
   MemoryTable(const TableLayout& layout, uint64_t bytes_max, std::shared_ptr<PageAllocator> pages,

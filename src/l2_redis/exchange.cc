@@ -112,7 +112,8 @@ absl::StatusOr<Reply> AskRedis(RedisNode& node, std::string_view command, Deadli
     std::array<pollfd, 1> waits = {
         pollfd{.fd = connection->descriptor(), .events = connection->events()}};
     if (poll(waits.data(), 1, MillisecondsUntil(deadline)) == 0)
-      status = absl::DeadlineExceededError("no answer in time");
+      status = absl::DeadlineExceededError(
+          absl::StrCat("no answer in time", std::string(connection->hint())));
   }
   if (!status.ok()) connection.reset();
   node.Return(std::move(connection));

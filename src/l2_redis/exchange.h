@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -37,6 +38,7 @@ class Exchange final : public ReplySink {
   bool done() const { return connection_ == nullptr; }
   int descriptor() const { return connection_->descriptor(); }
   short events() const { return connection_->events(); }
+  std::string_view hint() const { return connection_->hint(); }
   RedisNode& node() const { return *node_; }
   // Why the node is to be bypassed, if it is.
   const absl::Status& failure() const { return failure_; }

@@ -23,6 +23,7 @@ struct RedisRequest {
   // known what was executed.
   bool sent = false;
   bool answered = false;
+  bool to_replica = false;  // set by Execute, too
 };
 
 // What a request without an answer means for the rows that its slot holds. If they can't be trusted
@@ -50,6 +51,7 @@ struct RedisBatch {
   std::span<RedisRequest> requests;
   RequestSink* sink = nullptr;
   Unanswered unanswered = Unanswered::kLeavesRows;
+  bool reads_replicas = false;  // a slot's replica may get its requests, if there is one
 };
 
 }  // namespace hps

@@ -1,6 +1,8 @@
 #include "l2_redis/redis_client.h"
 
 #include <algorithm>
+#include <functional>
+#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,7 +12,8 @@
 
 namespace hps {
 
-RedisClient::RedisClient(Options options) : options_(std::move(options)) {
+RedisClient::RedisClient(Options options)
+    : options_(std::move(options)), replica_choice_(std::random_device()()) {
   HPS_CHECK(!options_.nodes.empty() && (options_.cluster || options_.nodes.size() == 1));
   for (const RedisAddress& address : options_.nodes) NodeAt(address);
   slots_outdated_ = options_.cluster;
@@ -21,38 +24,57 @@ RedisClient::RedisClient(Options options) : options_(std::move(options)) {
 }
 
 // Each wait has the whole time-out, so that a wait for one node is not taken for another's failure.
-void RedisClient::Execute(const RedisBatch& batch) {
-  std::vector<Exchange> exchanges =
-      BeginExchanges(batch, DeadlineAfter(RealClock(), options_.timeout));
-  RunExchanges(exchanges, DeadlineAfter(RealClock(), options_.timeout));
+void RedisClient::Execute(const RedisBatch& batch, Deadline deadline) {
+  std::vector<Exchange> exchanges = BeginExchanges(batch, WaitEnd(deadline));
+  RunExchanges(exchanges, deadline);
   for (const Exchange& exchange : exchanges) NoteOutcome(exchange);
   for (const RedisRequest& request : batch.requests) {
     if (request.answered || batch.unanswered == Unanswered::kNothing) continue;
     if (request.sent || batch.unanswered == Unanswered::kLeavesRows)
       slots_.EndEpoch(request.slot, request.epoch);
   }
-  PrepareSlots();
+  PrepareSlots(deadline);
+}
+
+Deadline RedisClient::WaitEnd(Deadline deadline) const {
+  return std::min(deadline, DeadlineAfter(RealClock(), options_.timeout));
+}
+
+RedisClient::NodeGroup& RedisClient::GroupOf(RedisNode* node, std::vector<NodeGroup>& groups) {
+  const auto found = std::ranges::find(groups, node, &NodeGroup::node);
+  if (found != groups.end()) return *found;
+  return groups.emplace_back(
+      NodeGroup{.node = node, .admitted = node->breaker().Admits(RealClock().Now())});
+}
+
+// A replica that is bypassed leaves its requests to the owner.
+std::vector<RedisClient::NodeGroup> RedisClient::GroupByNode(const RedisBatch& batch) const {
+  std::vector<NodeGroup> groups;
+  for (uint32_t number = 0; number < batch.requests.size(); ++number) {
+    RedisRequest& request = batch.requests[number];
+    RedisNode* node = slots_.Owner(request.slot);
+    request.answered = false;
+    request.sent = false;
+    request.to_replica = false;
+    if (node == nullptr) continue;
+    RedisNode* const replica = batch.reads_replicas ? slots_.Replica(request.slot) : nullptr;
+    if (replica != nullptr && GroupOf(replica, groups).admitted) {
+      node = replica;
+      request.to_replica = true;
+    }
+    GroupOf(node, groups).requests.push_back(number);
+  }
+  return groups;
 }
 
 // In the order of the nodes, so that calls that wait for connections never wait for each other.
 std::vector<Exchange> RedisClient::BeginExchanges(const RedisBatch& batch, Deadline deadline) {
-  std::vector<std::pair<RedisNode*, std::vector<uint32_t>>> by_node;
-  for (uint32_t number = 0; number < batch.requests.size(); ++number) {
-    RedisNode* const owner = slots_.Owner(batch.requests[number].slot);
-    batch.requests[number].answered = false;
-    batch.requests[number].sent = false;
-    if (owner == nullptr) continue;
-    auto found = std::find_if(by_node.begin(), by_node.end(),
-                              [owner](const auto& group) { return group.first == owner; });
-    if (found == by_node.end()) found = by_node.insert(by_node.end(), {owner, {}});
-    found->second.push_back(number);
-  }
-  std::sort(by_node.begin(), by_node.end(),
-            [](const auto& a, const auto& b) { return std::less<>()(a.first, b.first); });
+  std::vector<NodeGroup> groups = GroupByNode(batch);
+  std::ranges::sort(groups, std::less<>(), &NodeGroup::node);
   std::vector<Exchange> exchanges;
-  exchanges.reserve(by_node.size());
-  for (auto& [node, requests] : by_node) {
-    if (!node->breaker().Admits(RealClock().Now())) {
+  exchanges.reserve(groups.size());
+  for (auto& [node, admitted, requests] : groups) {
+    if (!admitted) {
       slots_outdated_ = options_.cluster;
       continue;
     }
@@ -69,6 +91,8 @@ std::vector<Exchange> RedisClient::BeginExchanges(const RedisBatch& batch, Deadl
 }
 
 void RedisClient::RunExchanges(std::vector<Exchange>& exchanges, Deadline deadline) {
+  const Deadline timeout = DeadlineAfter(RealClock(), options_.timeout);
+  const Deadline end = std::min(deadline, timeout);
   for (;;) {
     bool waiting = false;
     for (Exchange& exchange : exchanges) {
@@ -76,21 +100,28 @@ void RedisClient::RunExchanges(std::vector<Exchange>& exchanges, Deadline deadli
       waiting |= !exchange.done();
     }
     if (!waiting) return;
-    if (RealClock().Now() >= deadline) break;
-    AwaitExchanges(exchanges, deadline);
+    if (RealClock().Now() >= end) break;
+    AwaitExchanges(exchanges, end);
   }
+  // A node that did not get the whole time-out, because the caller had no more, is not to blame.
+  const bool is_late = timeout <= deadline;
   for (Exchange& exchange : exchanges) {
-    if (!exchange.done()) {
+    if (!exchange.done() && !is_late) {
+      exchange.Fail(absl::CancelledError("the caller's time was over"));
+    } else if (!exchange.done()) {
       exchange.Fail(absl::DeadlineExceededError(absl::StrCat(
           "no answer within ",
-          std::chrono::duration_cast<std::chrono::milliseconds>(options_.timeout).count(), " ms")));
+          std::chrono::duration_cast<std::chrono::milliseconds>(options_.timeout).count(), " ms",
+          std::string(exchange.hint()))));
     }
   }
 }
 
 void RedisClient::NoteOutcome(const Exchange& exchange) {
   const bool is_of_cluster = exchange.redirects()[static_cast<size_t>(RedisError::kMoved)] > 0;
-  if (exchange.failure().ok() && is_of_cluster && !options_.cluster) {
+  if (absl::IsCancelled(exchange.failure())) {
+    // Nothing is known of the node.
+  } else if (exchange.failure().ok() && is_of_cluster && !options_.cluster) {
     NoteFailure(exchange.node(),
                 absl::FailedPreconditionError("it is a server of a cluster: set `cluster = true`"));
   } else if (exchange.failure().ok()) {
@@ -112,19 +143,22 @@ void RedisClient::NoteFailure(RedisNode& node, const absl::Status& why) {
   node.NoteFailure(why);
 }
 
-void RedisClient::PrepareSlots() {
-  if (slots_outdated_) LearnSlots();
+void RedisClient::PrepareSlots(Deadline deadline) {
+  if (slots_outdated_ || RealClock().Now() >= replicas_until_.load(std::memory_order_relaxed))
+    LearnSlots(deadline);
 }
 
 // One call at a time, and not again at once: of a storm of redirects, the first call learns.
-void RedisClient::LearnSlots() {
+void RedisClient::LearnSlots(Deadline deadline) {
   if (!learn_mutex_.TryLock()) return;
   if (RealClock().Now() >= learn_again_) {
-    absl::Status learnt = LearnSlotsFromAny(/*bypassed=*/false);
-    if (!learnt.ok()) learnt = LearnSlotsFromAny(/*bypassed=*/true);
+    absl::Status learnt = LearnSlotsFromAny(/*bypassed=*/false, WaitEnd(deadline));
+    if (!learnt.ok()) learnt = LearnSlotsFromAny(/*bypassed=*/true, WaitEnd(deadline));
     learn_again_ = RealClock().Now() + kLearnInterval;
     if (learnt.ok()) {
       slots_outdated_ = false;
+      if (options_.credentials.reads_replicas)
+        replicas_until_.store(RealClock().Now() + kReplicasInterval, std::memory_order_relaxed);
       slots_learnt_.fetch_add(1, std::memory_order_relaxed);
     }
   }
@@ -132,8 +166,7 @@ void RedisClient::LearnSlots() {
 }
 
 // Asks the nodes in turn. A node that is bypassed is asked when its rest is over.
-absl::Status RedisClient::LearnSlotsFromAny(bool bypassed) {
-  const Deadline deadline = DeadlineAfter(RealClock(), options_.timeout);
+absl::Status RedisClient::LearnSlotsFromAny(bool bypassed, Deadline deadline) {
   const std::vector<RedisNode*> nodes = Nodes();
   absl::Status learnt = absl::UnavailableError("no node answers");
   for (size_t asked = 0; asked < nodes.size() && !learnt.ok(); ++asked) {
@@ -154,12 +187,17 @@ absl::Status RedisClient::LearnSlotsFrom(RedisNode& node, Deadline deadline) {
   HPS_ASSIGN_OR_RETURN(const std::vector<SlotRange> ranges,
                        ParseClusterSlots(reply, node.address()));
   std::vector<RedisNode*> owners(kRedisSlotCount);
+  std::vector<RedisNode*> replicas(kRedisSlotCount);
   for (const SlotRange& range : ranges) {
-    RedisNode* const owner = NodeAt(range.master);
-    std::fill(owners.begin() + range.first, owners.begin() + range.last + 1, owner);
+    std::fill_n(owners.begin() + range.first, range.slot_count(), NodeAt(range.master));
+    if (!options_.credentials.reads_replicas || range.replicas.empty()) continue;
+    const RedisAddress& chosen = range.replicas[replica_choice_ % range.replicas.size()];
+    std::fill_n(replicas.begin() + range.first, range.slot_count(), NodeAt(chosen));
   }
-  for (size_t slot = 0; slot < kRedisSlotCount; ++slot)
+  for (size_t slot = 0; slot < kRedisSlotCount; ++slot) {
     slots_.SetOwner(static_cast<uint16_t>(slot), owners[slot]);
+    slots_.SetReplica(static_cast<uint16_t>(slot), replicas[slot]);
+  }
   return absl::OkStatus();
 }
 
@@ -186,7 +224,8 @@ std::vector<RedisNode*> RedisClient::Nodes() const {
 
 bool RedisClient::HasSlots(const RedisNode* node) const {
   for (size_t slot = 0; slot < kRedisSlotCount; ++slot) {
-    if (slots_.Owner(static_cast<uint16_t>(slot)) == node) return true;
+    const auto number = static_cast<uint16_t>(slot);
+    if (slots_.Owner(number) == node || slots_.Replica(number) == node) return true;
   }
   return false;
 }

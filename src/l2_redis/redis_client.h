@@ -34,7 +34,7 @@ class RedisClient {
     bool cluster = false;
     RedisCredentials credentials;
     size_t connections_per_node = 4;
-    Duration timeout{};  // of each call
+    Duration timeout{};  // of each wait
   };
 
   explicit RedisClient(Options options);
@@ -42,12 +42,12 @@ class RedisClient {
   RedisClient& operator=(const RedisClient&) = delete;
 
   // Learns the slots if they are not known or outdated. To be called before the requests are
-  // written, because it may end epochs. Waits at most for the time-out.
-  void PrepareSlots();
+  // written, because it may end epochs. Waits at most for the time-out, and not beyond `deadline`.
+  void PrepareSlots(Deadline deadline);
 
   // Waits at most for the time-out: for connections, for answers, and for the slots where they have
-  // to be learnt. Sets `answered` of each request.
-  void Execute(const RedisBatch& batch);
+  // to be learnt; each time not beyond `deadline`. Sets `answered` of each request.
+  void Execute(const RedisBatch& batch, Deadline deadline);
 
   bool is_cluster() const { return options_.cluster; }
   SlotMap& slots() { return slots_; }
@@ -59,13 +59,27 @@ class RedisClient {
   static constexpr size_t kNodesMax = 2048;
   // Between two looks at the slots, of which many calls may want one.
   static constexpr Duration kLearnInterval = std::chrono::milliseconds(250);
+  // Where replicas are read: until the slots are learnt again, because a replica that comes or goes
+  // redirects nobody.
+  static constexpr Duration kReplicasInterval = std::chrono::seconds(2);
 
+  // The requests of a batch for one node; none are sent if its circuit breaker does not admit them.
+  struct NodeGroup {
+    RedisNode* node = nullptr;
+    bool admitted = false;
+    std::vector<uint32_t> requests{};
+  };
+
+  static NodeGroup& GroupOf(RedisNode* node, std::vector<NodeGroup>& groups);
+  std::vector<NodeGroup> GroupByNode(const RedisBatch& batch) const;
   std::vector<Exchange> BeginExchanges(const RedisBatch& batch, Deadline deadline);
   void RunExchanges(std::vector<Exchange>& exchanges, Deadline deadline);
   void NoteOutcome(const Exchange& exchange);
   void NoteFailure(RedisNode& node, const absl::Status& why);
-  void LearnSlots();
-  absl::Status LearnSlotsFromAny(bool bypassed) HPS_REQUIRES(learn_mutex_);
+  // The time-out from now on, or `deadline` if that is earlier.
+  Deadline WaitEnd(Deadline deadline) const;
+  void LearnSlots(Deadline deadline);
+  absl::Status LearnSlotsFromAny(bool bypassed, Deadline deadline) HPS_REQUIRES(learn_mutex_);
   absl::Status LearnSlotsFrom(RedisNode& node, Deadline deadline);
   // Null if there are too many.
   RedisNode* NodeAt(const RedisAddress& address);
@@ -73,6 +87,8 @@ class RedisClient {
   bool HasSlots(const RedisNode* node) const;
 
   const Options options_;
+  const uint32_t
+      replica_choice_;  // among a slot's replicas, so that processes choose different ones
   SlotMap slots_;
   mutable Mutex nodes_mutex_;
   std::vector<std::unique_ptr<RedisNode>> nodes_ HPS_GUARDED_BY(nodes_mutex_);
@@ -80,6 +96,7 @@ class RedisClient {
   size_t next_asked_ HPS_GUARDED_BY(learn_mutex_) = 0;
   TimePoint learn_again_ HPS_GUARDED_BY(learn_mutex_){};
   std::atomic<bool> slots_outdated_{false};
+  std::atomic<TimePoint> replicas_until_{TimePoint::max()};  // when the replicas are outdated, too
   std::array<std::atomic<uint64_t>, std::tuple_size_v<RedirectCounts>> redirects_{};
   std::atomic<uint64_t> slots_learnt_{0};
   std::array<std::atomic<uint64_t>, kStatusCodeCount> failures_by_code_{};

@@ -49,8 +49,12 @@ absl::StatusOr<std::unique_ptr<RedisConnection>> RedisConnection::Begin(
       AppendCommand({"AUTH", credentials.user, password}, handshake);
     }
   }
+  if (credentials.reads_replicas) {
+    ++replies;
+    AppendCommand({"READONLY"}, handshake);
+  }
   AppendCommand({"INFO", "server"}, handshake);
-  HPS_ASSIGN_OR_RETURN(RedisSocket socket, RedisSocket::Connect(address));
+  HPS_ASSIGN_OR_RETURN(RedisSocket socket, RedisSocket::Connect(address, credentials.tls));
   return std::unique_ptr<RedisConnection>(
       new RedisConnection(std::move(socket), std::move(handshake), replies));
 }
@@ -62,7 +66,7 @@ RedisConnection::RedisConnection(RedisSocket socket, std::string handshake,
       handshake_replies_(handshake_replies) {}
 
 short RedisConnection::events() const {
-  return static_cast<short>(out_sent_ < out_.size() ? POLLIN | POLLOUT : POLLIN);
+  return socket_.events(static_cast<short>(out_sent_ < out_.size() ? POLLIN | POLLOUT : POLLIN));
 }
 
 absl::Status RedisConnection::Advance(ReplySink& sink) {
@@ -100,7 +104,7 @@ absl::Status RedisConnection::Receive(ReplySink& sink) {
       HPS_RETURN_IF_ERROR(reader_.Feed(arrived, handshake_));
       HPS_RETURN_IF_ERROR(FinishHandshake());
     }
-    if (count < bytes.size()) return absl::OkStatus();
+    if (socket_.is_drained(count, bytes.size())) return absl::OkStatus();
   }
 }
 

@@ -1,7 +1,7 @@
 // One connection to a Redis server: sends what is queued, and passes the replies on.
 //
-// It begins with a handshake: AUTH if there is a password, and INFO, which names the run of the
-// server's process. For one thread at a time.
+// It begins with a handshake: AUTH if there is a password, READONLY if replicas are read, and INFO,
+// which names the run of the server's process. For one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +12,24 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "l2_redis/redis_socket.h"
+#include "l2_redis/redis_tls.h"
 #include "l2_redis/reply_reader.h"
 
 namespace hps {
 
-// Read again for each connection, so that a password may change.
+// How each connection begins. Files are read again for each, so that a password or a certificate
+// may change.
 struct RedisCredentials {
   std::string user;           // empty = the server's default user
   std::string password_file;  // empty = no AUTH
+  RedisTlsFiles tls;
+  bool reads_replicas = false;  // sends READONLY, without which a replica answers no reads
 };
 
 class RedisConnection {
  public:
-  // Begins to connect. Errors: UNAVAILABLE; those of reading the password's file.
+  // Begins to connect. Errors: UNAVAILABLE; those of reading the password's file and
+  // of ReadRedisTlsFiles.
   static absl::StatusOr<std::unique_ptr<RedisConnection>> Begin(
       const RedisAddress& address, const RedisCredentials& credentials);
 
@@ -35,6 +40,12 @@ class RedisConnection {
   // What to wait for, as in poll().
   short events() const;
 
+  // What may be the reason if nothing comes; empty = nothing is known.
+  std::string_view hint() const {
+    return socket_.is_in_tls_handshake() ? " to the handshake of TLS: does the server speak TLS?"
+                                         : "";
+  }
+
   // The handshake is done.
   bool ready() const { return ready_; }
   // Of the server's process; a restart changes it. REQUIRES: ready().
@@ -44,7 +55,8 @@ class RedisConnection {
   void Queue(std::string_view bytes) { out_.append(bytes); }
 
   // Does what it can without waiting. Replies after the handshake go to `sink`. Errors:
-  // UNAVAILABLE, DATA_LOSS (no RESP2), PERMISSION_DENIED (AUTH); it can't be used any more.
+  // UNAVAILABLE, DATA_LOSS (no RESP2), PERMISSION_DENIED (AUTH), UNAUTHENTICATED (the server's
+  // certificate); it can't be used any more.
   absl::Status Advance(ReplySink& sink);
 
   // Sends what it can without waiting. Errors: UNAVAILABLE.

@@ -77,9 +77,13 @@ absl::StatusOr<std::vector<RedisSocket::SocketAddress>> RedisSocket::Resolve(
   return absl::UnavailableError(absl::StrCat("host name: ", gai_strerror(error)));
 }
 
-absl::StatusOr<RedisSocket> RedisSocket::Connect(const RedisAddress& address) {
+absl::StatusOr<RedisSocket> RedisSocket::Connect(const RedisAddress& address,
+                                                 const RedisTlsFiles& tls_files) {
   HPS_ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses, Resolve(address));
   RedisSocket socket(std::move(addresses));
+  if (tls_files.enabled) {
+    HPS_ASSIGN_OR_RETURN(socket.tls_, RedisTls::Create(tls_files, address.host));
+  }
   HPS_RETURN_IF_ERROR(socket.ConnectToNext(EADDRNOTAVAIL));
   return socket;
 }
@@ -104,23 +108,38 @@ absl::Status RedisSocket::ConnectToNext(int error) {
 RedisSocket::RedisSocket(RedisSocket&& other) noexcept
     : untried_(std::move(other.untried_)),
       descriptor_(std::exchange(other.descriptor_, -1)),
-      connected_(other.connected_) {}
+      is_open_(other.is_open_),
+      tls_(std::move(other.tls_)) {}
 
 RedisSocket::~RedisSocket() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
+short RedisSocket::events(short wanted) const {
+  if (!is_open_ || tls_ == nullptr) return wanted;
+  if (!tls_->is_done()) return tls_->awaited();
+  return static_cast<short>(wanted | tls_->awaited());
+}
+
 absl::Status RedisSocket::FinishConnect() {
+  if (!is_open_) HPS_RETURN_IF_ERROR(FinishOpen());
+  if (!is_open_ || tls_ == nullptr) return absl::OkStatus();
+  return tls_->Handshake();
+}
+
+absl::Status RedisSocket::FinishOpen() {
   int error = 0;
   socklen_t size = sizeof(error);
   if (getsockopt(descriptor_, SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
   if (error != 0) return ConnectToNext(error);
-  connected_ = true;
+  is_open_ = true;
   untried_.clear();
+  if (tls_ != nullptr) tls_->Begin(descriptor_);
   return absl::OkStatus();
 }
 
 absl::StatusOr<size_t> RedisSocket::Read(char* to, size_t size) {
+  if (tls_ != nullptr) return tls_->Read(to, size);
   for (;;) {
     const ssize_t count = recv(descriptor_, to, size, 0);
     if (count > 0) return static_cast<size_t>(count);
@@ -131,6 +150,7 @@ absl::StatusOr<size_t> RedisSocket::Read(char* to, size_t size) {
 }
 
 absl::StatusOr<size_t> RedisSocket::Write(std::string_view bytes) {
+  if (tls_ != nullptr) return tls_->Write(bytes);
   for (;;) {
     const ssize_t count = send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (count >= 0) return static_cast<size_t>(count);
@@ -140,6 +160,7 @@ absl::StatusOr<size_t> RedisSocket::Write(std::string_view bytes) {
 }
 
 bool RedisSocket::is_stale() const {
+  if (tls_ != nullptr && tls_->has_bytes()) return true;
   char byte = 0;
   const ssize_t count = recv(descriptor_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   return count >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);

@@ -23,6 +23,8 @@ constexpr size_t kKeysPerUpdateMax = 128;
 // Of one insertion under the fence, so that a change never waits for more than this.
 constexpr size_t kInsertKeysMax = 4096;
 constexpr size_t kStepBytesMax = size_t{4} << 20;
+// How long the masters are read after a replica was seen to lag.
+constexpr Duration kReplicaRest = std::chrono::milliseconds(100);
 
 // The first of KEYS is of the change's number, and the first of ARGV are the last one that was seen
 // and the new one; a server that has a lower one than was seen has lost changes, and says -1. The
@@ -163,12 +165,15 @@ class RedisTable::FetchSink final : public RequestSink {
   void OnRefused(size_t, size_t, RedisError) override {}
 
  private:
-  // A server whose number is lower than one that was seen has lost changes: none of its rows count.
+  // A server whose number is lower than one that was seen has lost changes, or lags behind its
+  // master: none of its rows count.
   void TakeChange(size_t request, const ReplyValue& value) {
     const Piece& piece = work_.pieces[request];
     const std::optional<uint64_t> change = ParseChange(value);
     lacks_a_change_[request] = !change.has_value() || *change < piece.seen;
-    if (lacks_a_change_[request]) {
+    if (lacks_a_change_[request] && work_.requests[request].to_replica) {
+      table_.masters_until_.store(RealClock().Now() + kReplicaRest, std::memory_order_relaxed);
+    } else if (lacks_a_change_[request]) {
       table_.changes_.NoteLoss(piece.partition, piece.losses);
     } else if (*change > piece.seen) {
       table_.NoteChange(piece, *change);
@@ -269,9 +274,14 @@ RowIdentity RedisTable::IdentityOf(const Piece& piece, Key key) const {
   return {.incarnation = options_.incarnation, .generation = piece.generation, .key = key};
 }
 
+bool RedisTable::ReadsReplicas() const {
+  return options_.reads_replicas &&
+         RealClock().Now() >= masters_until_.load(std::memory_order_relaxed);
+}
+
+// The slots must be prepared.
 void RedisTable::BeginWork(std::span<const Key> keys, size_t keys_max, bool reversed,
                            Work& work) const {
-  client_->PrepareSlots();
   work.groups.Group(names_, keys, reversed);
   work.pieces.clear();
   work.requests.clear();
@@ -331,13 +341,16 @@ absl::StatusOr<FetchCounts> RedisTable::Fetch(const FetchBatch& batch, Deadline 
   FetchCounts counts;
   if (count == 0) return counts;
   Work& work = ThreadWork();
+  client_->PrepareSlots(kNoDeadline);
   BeginWork(batch.keys, kKeysPerFetchMax, /*reversed=*/false, work);
   WriteFetches(batch.keys, work);
   FetchSink sink(*this, batch, work);
   client_->Execute({.bytes = work.bytes,
                     .requests = work.requests,
                     .sink = &sink,
-                    .unanswered = Unanswered::kNothing});
+                    .unanswered = Unanswered::kNothing,
+                    .reads_replicas = ReadsReplicas()},
+                   kNoDeadline);
   for (const FetchOutcome outcome : batch.outcomes) {
     counts.misses += outcome == FetchOutcome::kMiss ? 1 : 0;
     counts.hits += outcome == FetchOutcome::kHit ? 1 : 0;
@@ -348,8 +361,11 @@ absl::StatusOr<FetchCounts> RedisTable::Fetch(const FetchBatch& batch, Deadline 
 
 absl::StatusOr<InsertCounts> RedisTable::Insert(const RowBatch& batch, ApplyEpoch epoch) {
   InsertCounts counts;
+  const Deadline deadline = WriteEnd();
   const size_t step = StepKeys(options_.row_bytes);
   for (size_t end = batch.keys.size(); end > 0; end -= std::min(end, step)) {
+    if (RealClock().Now() >= deadline) break;
+    client_->PrepareSlots(deadline);
     const RowBatch part = Part(batch, end - std::min(end, step), end);
     Work& work = ThreadWork();
     const Fence::Insertion insertion(fence_, epoch);
@@ -359,7 +375,8 @@ absl::StatusOr<InsertCounts> RedisTable::Insert(const RowBatch& batch, ApplyEpoc
     client_->Execute({.bytes = work.bytes,
                       .requests = work.requests,
                       .sink = &sink,
-                      .unanswered = Unanswered::kRunsLate});
+                      .unanswered = Unanswered::kRunsLate},
+                     deadline);
   }
   counts.dropped = batch.keys.size() - counts.inserted - counts.held - counts.refused;
   insertions_.fetch_add(counts.inserted, std::memory_order_relaxed);
@@ -409,21 +426,36 @@ void RedisTable::AppendValue(const RowBatch& batch, size_t i, const Piece& piece
 
 absl::StatusOr<uint64_t> RedisTable::Update(const RowBatch& batch) {
   uint64_t replaced = 0;
+  const Deadline deadline = WriteEnd();
   const size_t step = StepKeys(options_.row_bytes);
   for (size_t end = batch.keys.size(); end > 0; end -= std::min(end, step)) {
     HPS_ASSIGN_OR_RETURN(const uint64_t count,
-                         UpdateStep(Part(batch, end - std::min(end, step), end)));
+                         UpdateStep(Part(batch, end - std::min(end, step), end), deadline));
     replaced += count;
   }
   updates_.fetch_add(replaced, std::memory_order_relaxed);
   return replaced;
 }
 
+// The rows can't be changed in time.
+void RedisTable::ForgetRows(std::span<const Key> keys) {
+  std::vector<bool> forgotten(names_.partition_count());
+  for (const Key key : keys) forgotten[names_.PartitionOf(key)] = true;
+  for (size_t partition = 0; partition < forgotten.size(); ++partition) {
+    if (forgotten[partition]) changes_.NoteLoss(partition, changes_.Losses(partition));
+  }
+}
+
 // A server that does not know the script gets its text; one that has no room for new values, nor
 // for the change's number, loses the rows.
-absl::StatusOr<uint64_t> RedisTable::UpdateStep(const RowBatch& batch) {
-  Work& work = ThreadWork();
+absl::StatusOr<uint64_t> RedisTable::UpdateStep(const RowBatch& batch, Deadline deadline) {
   uint64_t replaced = 0;
+  if (RealClock().Now() >= deadline) {
+    ForgetRows(batch.keys);
+    return replaced;
+  }
+  Work& work = ThreadWork();
+  client_->PrepareSlots(deadline);
   std::vector<Key> no_room;
   std::vector<size_t> unknown_script;
   for (const bool with_text : {false, true}) {
@@ -431,7 +463,7 @@ absl::StatusOr<uint64_t> RedisTable::UpdateStep(const RowBatch& batch) {
     if (with_text) KeepPieces(unknown_script, work);
     WriteUpdates(batch, with_text, work);
     CountSink sink;
-    client_->Execute({.bytes = work.bytes, .requests = work.requests, .sink = &sink});
+    client_->Execute({.bytes = work.bytes, .requests = work.requests, .sink = &sink}, deadline);
     replaced += sink.sum();
     for (size_t request = 0; request < work.requests.size(); ++request) {
       const Piece& piece = work.pieces[request];
@@ -449,7 +481,7 @@ absl::StatusOr<uint64_t> RedisTable::UpdateStep(const RowBatch& batch) {
     std::sort(unknown_script.begin(), unknown_script.end());
     if (unknown_script.empty()) break;
   }
-  if (!no_room.empty()) EraseWithoutRoom(no_room);
+  if (!no_room.empty()) EraseWithoutRoom(no_room, deadline);
   return replaced;
 }
 
@@ -477,6 +509,7 @@ void RedisTable::WriteUpdates(const RowBatch& batch, bool with_text, Work& work)
 // An update to rows that are absent, and newer than any.
 absl::StatusOr<uint64_t> RedisTable::Erase(std::span<const Key> keys) {
   uint64_t erased = 0;
+  const Deadline deadline = WriteEnd();
   const std::vector<uint8_t> absent(std::min(kInsertKeysMax, keys.size()), 1);
   const std::vector<Version> versions(absent.size(), std::numeric_limits<Version>::max());
   for (size_t begin = 0; begin < keys.size(); begin += kInsertKeysMax) {
@@ -484,7 +517,7 @@ absl::StatusOr<uint64_t> RedisTable::Erase(std::span<const Key> keys) {
     const RowBatch batch = {.keys = keys.subspan(begin, count),
                             .versions = std::span(versions).first(count),
                             .absent = std::span(absent).first(count)};
-    HPS_ASSIGN_OR_RETURN(const uint64_t count_erased, UpdateStep(batch));
+    HPS_ASSIGN_OR_RETURN(const uint64_t count_erased, UpdateStep(batch, deadline));
     erased += count_erased;
   }
   return erased;
@@ -492,12 +525,12 @@ absl::StatusOr<uint64_t> RedisTable::Erase(std::span<const Key> keys) {
 
 // The change's number can't be written, so the slot's rows get other names. Those of before are
 // removed, which needs no room.
-void RedisTable::EraseWithoutRoom(std::span<const Key> keys) {
+void RedisTable::EraseWithoutRoom(std::span<const Key> keys, Deadline deadline) {
   Work& work = ThreadWork();
   BeginWork(keys, kKeysPerFetchMax, /*reversed=*/false, work);
   WriteErasures(keys, work);
   CountSink sink;
-  client_->Execute({.bytes = work.bytes, .requests = work.requests, .sink = &sink});
+  client_->Execute({.bytes = work.bytes, .requests = work.requests, .sink = &sink}, deadline);
   for (const RedisRequest& request : work.requests)
     client_->slots().EndEpoch(request.slot, request.epoch);
 }

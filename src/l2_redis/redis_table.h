@@ -32,15 +32,20 @@ class RedisTable final : public LossyTable {
     Incarnation incarnation = 0;
     size_t row_bytes = 0;
     uint64_t expire_after_ms = 0;  // 0 = rows do not expire
+    Duration write_timeout{};      // of each Insert, Update and Erase
+    bool reads_replicas = false;
   };
 
   RedisTable(std::shared_ptr<RedisClient> client, const Options& options);
   RedisTable(const RedisTable&) = delete;
   RedisTable& operator=(const RedisTable&) = delete;
 
-  // The client's time-out bounds every operation, whatever the caller's deadline: to give up an
-  // answer half-way would cost the node's rows.
+  // The client's time-out bounds every wait, whatever the caller's deadline: to give up an answer
+  // half-way would cost the node's rows.
   absl::StatusOr<FetchCounts> Fetch(const FetchBatch& batch, Deadline deadline) override;
+  // These three end within the time-out of writes. What Insert has not sent by then is dropped.
+  // What Update and Erase have not changed by then is forgotten: the rows of its partitions get
+  // other names.
   absl::StatusOr<InsertCounts> Insert(const RowBatch& batch, ApplyEpoch epoch) override;
   absl::StatusOr<uint64_t> Update(const RowBatch& batch) override;
   absl::StatusOr<uint64_t> Erase(std::span<const Key> keys) override;
@@ -53,6 +58,7 @@ class RedisTable final : public LossyTable {
   // Names none.
   absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline deadline) const override;
   bool can_block() const override { return true; }
+  bool has_near_part() const override { return false; }
 
  private:
   class FetchSink;
@@ -84,14 +90,17 @@ class RedisTable final : public LossyTable {
   RowIdentity IdentityOf(const Piece& piece, Key key) const;
   // Divides the keys into pieces of one partition and at most `keys_max` keys, with a request each.
   void BeginWork(std::span<const Key> keys, size_t keys_max, bool reversed, Work& work) const;
+  Deadline WriteEnd() const { return DeadlineAfter(RealClock(), options_.write_timeout); }
+  bool ReadsReplicas() const;
+  void ForgetRows(std::span<const Key> keys);
   void WriteFetches(std::span<const Key> keys, Work& work) const;
   void WriteErasures(std::span<const Key> keys, Work& work) const;
   void WriteInserts(const RowBatch& batch, const Fence::Insertion& insertion, Work& work,
                     InsertCounts& counts) const;
   void WriteUpdates(const RowBatch& batch, bool with_text, Work& work);
   void AppendValue(const RowBatch& batch, size_t i, const Piece& piece, std::string& out) const;
-  absl::StatusOr<uint64_t> UpdateStep(const RowBatch& batch);
-  void EraseWithoutRoom(std::span<const Key> keys);
+  absl::StatusOr<uint64_t> UpdateStep(const RowBatch& batch, Deadline deadline);
+  void EraseWithoutRoom(std::span<const Key> keys, Deadline deadline);
 
   const std::shared_ptr<RedisClient> client_;
   const Options options_;
@@ -101,6 +110,8 @@ class RedisTable final : public LossyTable {
   // What ends the names of all rows, of a slot's (its epoch), or of a partition's (a lost change).
   std::atomic<uint64_t> clears_{0};
   ChangeNumbers changes_;
+  // A replica was seen to lag: the masters are read until then.
+  std::atomic<TimePoint> masters_until_{TimePoint()};
   std::atomic<uint64_t> insertions_{0};
   std::atomic<uint64_t> updates_{0};
   std::atomic<uint64_t> refused_{0};

@@ -45,11 +45,15 @@ class RedisLossyTier final : public LossyTier {
                                                         Incarnation incarnation,
                                                         uint64_t /*bytes_max*/) override {
     HPS_RETURN_IF_ERROR(ValidateTableSpec(spec));
-    const RedisTable::Options options = {.key_prefix = config_.key_prefix,
-                                         .partition_count = PartitionCount(config_),
-                                         .incarnation = incarnation,
-                                         .row_bytes = spec.row_bytes(),
-                                         .expire_after_ms = ExpireAfterMs(config_)};
+    const RedisTable::Options options = {
+        .key_prefix = config_.key_prefix,
+        .partition_count = PartitionCount(config_),
+        .incarnation = incarnation,
+        .row_bytes = spec.row_bytes(),
+        .expire_after_ms = ExpireAfterMs(config_),
+        .write_timeout = config_.write_timeout == Duration::zero() ? 10 * config_.timeout
+                                                                   : config_.write_timeout,
+        .reads_replicas = config_.replica_reads};
     return std::make_unique<RedisTable>(client_, options);
   }
 
@@ -58,14 +62,28 @@ class RedisLossyTier final : public LossyTier {
   const RedisConfig config_;
 };
 
+RedisTlsFiles TlsFilesOf(const RedisConfig& config) {
+  return {.enabled = config.tls,
+          .ca = config.tls_ca,
+          .certificate = config.tls_certificate,
+          .key = config.tls_key,
+          .server_name = config.tls_server_name};
+}
+
 }  // namespace
 
+absl::Status CheckRedisTlsFiles(const RedisConfig& config) {
+  return config.tls ? ReadRedisTlsFiles(TlsFilesOf(config)).status() : absl::OkStatus();
+}
+
 absl::StatusOr<RedisTier> MakeRedisTier(const RedisConfig& config) {
-  RedisClient::Options options = {
-      .cluster = config.cluster,
-      .credentials = {.user = config.user, .password_file = config.password_file},
-      .connections_per_node = config.connections_per_node,
-      .timeout = config.timeout};
+  RedisClient::Options options = {.cluster = config.cluster,
+                                  .credentials = {.user = config.user,
+                                                  .password_file = config.password_file,
+                                                  .tls = TlsFilesOf(config),
+                                                  .reads_replicas = config.replica_reads},
+                                  .connections_per_node = config.connections_per_node,
+                                  .timeout = config.timeout};
   for (const std::string& node : config.nodes) {
     HPS_ASSIGN_OR_RETURN(RedisAddress address, ParseRedisAddress(node));
     options.nodes.push_back(std::move(address));

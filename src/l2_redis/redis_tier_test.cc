@@ -28,16 +28,30 @@ TestRedis& Cluster() {
   return redis;
 }
 
+// By TLS, with a certificate of the client, too.
+TestRedis& StandaloneByTls() {
+  static TestRedis redis({.settings = {"tls-auth-clients=yes"}, .tls = true});
+  return redis;
+}
+
+std::unique_ptr<LossyTier> TierByTls() {
+  RedisConfig config = StandaloneByTls().Config();
+  config.tls_certificate = StandaloneByTls().Certificate("client.pem");
+  config.tls_key = StandaloneByTls().Certificate("client.key");
+  return TierOn(config);
+}
+
 LossyTierFactory Factory(const std::string& name, TestRedis& (*servers)()) {
   return {.name = name,
           .make = [servers] { return TierOn(servers().Config()); },
           .refuses_little = false};
 }
 
-INSTANTIATE_TEST_SUITE_P(Redis, LossyTierContract,
-                         ::testing::Values(Factory("standalone", Standalone),
-                                           Factory("cluster", Cluster)),
-                         LossyTierName);
+INSTANTIATE_TEST_SUITE_P(
+    Redis, LossyTierContract,
+    ::testing::Values(Factory("standalone", Standalone), Factory("cluster", Cluster),
+                      LossyTierFactory{.name = "tls", .make = TierByTls, .refuses_little = false}),
+    LossyTierName);
 
 }  // namespace
 }  // namespace hps

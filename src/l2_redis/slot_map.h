@@ -26,6 +26,9 @@ struct SlotRange {
   uint16_t first = 0;
   uint16_t last = 0;
   RedisAddress master;
+  std::vector<RedisAddress> replicas;
+
+  size_t slot_count() const { return size_t{1} + last - first; }
 };
 
 // Reads the reply to CLUSTER SLOTS of the node `asked`. Errors: DATA_LOSS.
@@ -36,6 +39,10 @@ class SlotMap {
  public:
   // Null: none is known.
   RedisNode* Owner(uint16_t slot) const { return owners_[slot].load(std::memory_order_seq_cst); }
+  // Of the owner, for reads; null: none is known.
+  RedisNode* Replica(uint16_t slot) const {
+    return replicas_[slot].load(std::memory_order_seq_cst);
+  }
   uint64_t Epoch(uint16_t slot) const { return epochs_[slot].load(std::memory_order_seq_cst); }
 
   void EndEpoch(uint16_t slot) { epochs_[slot].fetch_add(1, std::memory_order_seq_cst); }
@@ -46,9 +53,13 @@ class SlotMap {
   void EndEpochsOf(const RedisNode* owner);
   // Ends the slot's epoch if the owner is another one than before.
   void SetOwner(uint16_t slot, RedisNode* owner);
+  void SetReplica(uint16_t slot, RedisNode* replica) {
+    replicas_[slot].store(replica, std::memory_order_seq_cst);
+  }
 
  private:
   std::array<std::atomic<RedisNode*>, kRedisSlotCount> owners_{};
+  std::array<std::atomic<RedisNode*>, kRedisSlotCount> replicas_{};
   std::array<std::atomic<uint64_t>, kRedisSlotCount> epochs_{};
 };
 

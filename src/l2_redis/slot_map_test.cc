@@ -13,7 +13,7 @@ Reply Read(const std::string& bytes) {
   return sink.replies().front();
 }
 
-TEST(SlotMapTest, ReadsTheMastersOfClusterSlots) {
+TEST(SlotMapTest, ReadsTheNodesOfClusterSlots) {
   const auto ranges = ParseClusterSlots(
       Read("*2\r\n*4\r\n:0\r\n:8191\r\n*4\r\n$4\r\n10.1\r\n:7\r\n$2\r\nid\r\n*0\r\n"
            "*3\r\n$4\r\n10.2\r\n:8\r\n$2\r\nid\r\n"
@@ -23,6 +23,9 @@ TEST(SlotMapTest, ReadsTheMastersOfClusterSlots) {
   ASSERT_EQ(ranges->size(), 2u);
   EXPECT_EQ((*ranges)[0].last, 8191);
   EXPECT_EQ((*ranges)[0].master.Text(), "10.1:7");
+  ASSERT_EQ((*ranges)[0].replicas.size(), 1u);
+  EXPECT_EQ((*ranges)[0].replicas[0].Text(), "10.2:8");
+  EXPECT_TRUE((*ranges)[1].replicas.empty());
   // A node that does not know its own address.
   EXPECT_EQ((*ranges)[1].master.Text(), "asked:9");
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/macros.h"
 #include "base/mutex.h"
 #include "l2_redis/redis_address.h"
@@ -29,6 +30,8 @@ class TestProxy {
     size_t cut_after = kNever;    // so many bytes: then the connection is closed
     size_t stall_after = kNever;  // so many bytes: then nothing comes any more
     std::string instead;          // said in the place of each piece of a reply
+    bool swallows = false;        // commands reach nobody
+    Duration delay{};             // of each piece of a reply
   };
 
   explicit TestProxy(const std::string& server) : server_(*ParseRedisAddress(server)) {
@@ -116,6 +119,10 @@ class TestProxy {
   bool PassCommands(const Pair& pair) {
     std::array<char, 65536> bytes;
     const ssize_t count = recv(pair.client, bytes.data(), bytes.size(), 0);
+    {
+      MutexLock lock(mutex_);
+      if (harm_.swallows) return count > 0;
+    }
     return count > 0 && SendAll(pair.server, {bytes.data(), static_cast<size_t>(count)});
   }
 
@@ -125,6 +132,8 @@ class TestProxy {
     if (count <= 0) return false;
     std::string_view reply(bytes.data(), static_cast<size_t>(count));
     MutexLock lock(mutex_);
+    const TimePoint passes_at = RealClock().Now() + harm_.delay;
+    while (RealClock().Now() < passes_at && !stop_) never_.WaitUntil(mutex_, passes_at);
     if (!harm_.instead.empty()) return SendAll(pair.client, harm_.instead);
     const size_t end = std::min(harm_.cut_after, harm_.stall_after);
     const size_t passes = std::min(reply.size(), end - std::min(end, passed_));
@@ -147,6 +156,7 @@ class TestProxy {
   std::string address_;
   std::atomic<bool> stop_{false};
   Mutex mutex_;
+  CondVar never_;  // not notified by anybody: a wait for it is a delay
   Harm harm_ HPS_GUARDED_BY(mutex_);
   size_t passed_ HPS_GUARDED_BY(mutex_) = 0;
   std::thread thread_;

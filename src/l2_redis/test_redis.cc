@@ -39,6 +39,7 @@ TestRedis::TestRedis(const Options& options) : options_(options) {
                                     absl::StrCat("--count=", options.count),
                                     absl::StrCat("--replicas=", options.replicas)};
   if (options.cluster) words.push_back("--cluster");
+  if (options.tls) words.push_back("--tls");
   for (const std::string& setting : options.settings) words.push_back("--setting=" + setting);
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
@@ -53,7 +54,10 @@ TestRedis::TestRedis(const Options& options) : options_(options) {
   from_ = fdopen(from[0], "r");
   const std::string line = ReadLine();
   Require(line.starts_with("ready "), line);
-  addresses_ = absl::StrSplit(line.substr(6), ',');
+  const std::vector<std::string> parts = absl::StrSplit(line, ' ');
+  Require(parts.size() == 3, line);
+  addresses_ = absl::StrSplit(parts[1], ',');
+  directory_ = parts[2];
 }
 
 TestRedis::~TestRedis() {
@@ -68,6 +72,8 @@ RedisConfig TestRedis::Config() const {
   config.nodes = addresses_;
   config.cluster = options_.cluster;
   config.timeout = std::chrono::seconds(20);
+  config.tls = options_.tls;
+  if (options_.tls) config.tls_ca = Certificate("ca.pem");
   return config;
 }
 
@@ -88,7 +94,12 @@ void TestRedis::Command(const char* command, size_t server) {
 }
 
 Reply TestRedis::Ask(size_t server, std::initializer_list<std::string_view> parts) {
-  RedisNode node(*ParseRedisAddress(addresses_[server]), {}, 1);
+  RedisCredentials credentials;
+  credentials.tls = {.enabled = options_.tls,
+                     .ca = Certificate("ca.pem"),
+                     .certificate = Certificate("client.pem"),
+                     .key = Certificate("client.key")};
+  RedisNode node(*ParseRedisAddress(addresses_[server]), credentials, 1);
   std::string command;
   AppendCommand(parts, command);
   auto reply = AskRedis(node, command, DeadlineAfter(RealClock(), std::chrono::seconds(20)));

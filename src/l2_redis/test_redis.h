@@ -24,6 +24,7 @@ class TestRedis {
     bool cluster = false;
     size_t replicas = 0;
     std::vector<std::string> settings;  // "name=value"
+    bool tls = false;                   // by TLS only
   };
 
   explicit TestRedis(const Options& options);
@@ -33,6 +34,8 @@ class TestRedis {
 
   // For tables on these servers: with a time-out that a busy machine keeps.
   RedisConfig Config() const;
+  // With TLS: a file of tools/redis/servers.py, make_certificates.
+  std::string Certificate(const std::string& file) const { return directory_ + "/" + file; }
   const std::vector<std::string>& addresses() const { return addresses_; }
 
   void Kill(size_t server) { Command("kill", server); }      // SIGKILL
@@ -53,6 +56,7 @@ class TestRedis {
   std::FILE* to_ = nullptr;
   std::FILE* from_ = nullptr;
   std::vector<std::string> addresses_;
+  std::string directory_;
 };
 
 }  // namespace hps

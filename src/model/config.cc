@@ -152,26 +152,12 @@ absl::Status ReadSetting(const FileContext& file, const std::string& full_name,
                             setting->name, "'; the next version will refuse the old name"));
   }
   const ConfigValue value = ToConfigValue(node);
-  if (const auto* text = std::get_if<std::string>(&value);
-      text != nullptr && IsReserved(absl::StrCat(setting->name, "=", *text))) {
-    return ErrorAt(file, node.source(),
-                   absl::UnimplementedError(absl::StrCat(setting->name, " = ", QuoteToml(*text),
-                                                         " is not supported by this version yet")));
-  }
   if (const absl::Status read = setting->value->Read(value, file.directory); !read.ok()) {
     return ErrorAt(file, node.source(),
                    absl::Status(read.code(), absl::StrCat(setting->name, ": ", read.message())));
   }
   const absl::Status checked = CheckSetting(*setting);
   return checked.ok() ? checked : ErrorAt(file, node.source(), checked);
-}
-
-absl::Status CheckNotReserved(const FileContext& file, const std::string& name,
-                              const toml::key& key) {
-  if (!IsReserved(name)) return absl::OkStatus();
-  return ErrorAt(
-      file, key.source(),
-      absl::UnimplementedError(absl::StrCat("'", name, "' is not supported by this version yet")));
 }
 
 // The elements of [[name]], or an error when `node` is something else.
@@ -194,7 +180,6 @@ absl::StatusOr<Origins> ReadNamed(const FileContext& file, const std::string& se
   for (const auto& [key, node] : table) {
     if (key.str() == skipped) continue;
     const std::string name = absl::StrCat(section, ".", std::string(key.str()));
-    HPS_RETURN_IF_ERROR(CheckNotReserved(file, name, key));
     HPS_RETURN_IF_ERROR(ReadSetting(file, name, key, node, group));
   }
   if (!group.origins.contains("name"))
@@ -269,7 +254,6 @@ absl::Status ReadSection(const FileContext& file, const std::string& section,
   for (const auto& [key, node] : table) {
     const std::string name(key.str());
     const std::string full = section.empty() ? name : section + "." + name;
-    HPS_RETURN_IF_ERROR(CheckNotReserved(file, full, key));
     if (full == "model") {
       HPS_ASSIGN_OR_RETURN(const toml::array* array, ArrayOfTables(file, "model", node));
       for (const toml::node& element : *array)
@@ -359,7 +343,8 @@ std::string PrintConfig(const Config& given) {
   config.store.path = AbsolutePath(config.store.path);
   for (std::string* path :
        {&config.server.tls_certificate, &config.server.tls_key, &config.server.tls_client_ca,
-        &config.server.token_file, &config.l2.redis.password_file, &config.log.file}) {
+        &config.server.token_file, &config.l2.redis.password_file, &config.l2.redis.tls_ca,
+        &config.l2.redis.tls_certificate, &config.l2.redis.tls_key, &config.log.file}) {
     *path = AbsolutePath(*path);
   }
   std::string text;

@@ -96,6 +96,27 @@ absl::Status CheckNoL2Budgets(const Config& config) {
   return absl::OkStatus();
 }
 
+absl::Status CheckRedisTls(const RedisConfig& redis) {
+  if (redis.tls_certificate.empty() != redis.tls_key.empty()) {
+    return absl::InvalidArgumentError(
+        "l2.redis.tls_certificate and l2.redis.tls_key must both be set, or neither");
+  }
+  const bool is_set =
+      !redis.tls_ca.empty() || !redis.tls_certificate.empty() || !redis.tls_server_name.empty();
+  if (is_set && !redis.tls) {
+    return absl::InvalidArgumentError(
+        "l2.redis has settings of TLS (tls_ca, tls_certificate or tls_server_name): they need "
+        "l2.redis.tls = true");
+  }
+  for (const std::string& node : redis.nodes) {
+    if (redis.tls && node.starts_with("unix:")) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "l2.redis.nodes: '", node, "' is a unix socket, which l2.redis.tls = true is not for"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckRedis(const Config& config) {
   const RedisConfig& redis = config.l2.redis;
   if (redis.nodes.empty())
@@ -110,8 +131,15 @@ absl::Status CheckRedis(const Config& config) {
         "l2.redis.timeout is more than half of lookup.timeout: a server of Redis that hangs would "
         "leave a lookup no time for level 3");
   }
+  if (redis.write_timeout != Duration::zero() && redis.write_timeout < redis.timeout) {
+    return absl::InvalidArgumentError(
+        "l2.redis.write_timeout is less than l2.redis.timeout: a change waits at least once");
+  }
   if (!redis.user.empty() && redis.password_file.empty())
     return absl::InvalidArgumentError("l2.redis.user needs l2.redis.password_file");
+  if (redis.replica_reads && !redis.cluster)
+    return absl::InvalidArgumentError("l2.redis.replica_reads needs l2.redis.cluster = true");
+  HPS_RETURN_IF_ERROR(CheckRedisTls(redis));
   const std::string& prefix = redis.key_prefix;
   const bool is_prefix = !prefix.empty() && prefix.size() <= kRedisPrefixBytesMax &&
                          prefix.find_first_of("{} ") == std::string::npos;
@@ -124,7 +152,7 @@ absl::Status CheckRedis(const Config& config) {
   if (absl::IsInvalidArgument(made))
     return absl::InvalidArgumentError(absl::StrCat("l2.redis.nodes: ", made.message()));
   HPS_RETURN_IF_ERROR(made);
-  return CheckNoL2Budgets(config);
+  return config.l2.kind == L2Kind::kRedis ? CheckNoL2Budgets(config) : absl::OkStatus();
 }
 
 absl::Status CheckSharedGroup(const Config& config) {
@@ -186,10 +214,10 @@ absl::Status ValidateConfig(const Config& given) {
     if (!names.insert(model.name).second)
       return absl::InvalidArgumentError(absl::StrCat("model '", model.name, "' is given twice"));
   }
-  if (config.l2.kind == L2Kind::kMemory) {
+  if (HasMemory(config.l2.kind)) {
     HPS_RETURN_IF_ERROR(CheckBudgets(config, "l2", config.l2.bytes_max, &TableConfig::l2_bytes));
   }
-  if (config.l2.kind == L2Kind::kRedis) HPS_RETURN_IF_ERROR(CheckRedis(config));
+  if (HasRedis(config.l2.kind)) HPS_RETURN_IF_ERROR(CheckRedis(config));
   HPS_RETURN_IF_ERROR(CheckSharedGroup(config));
   return CheckBudgets(config, "l1", config.l1.bytes_max, &TableConfig::l1_bytes);
 }

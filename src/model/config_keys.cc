@@ -70,13 +70,4 @@ std::optional<TextPlace> FindDeepKey(std::string_view text, uint32_t parts_max) 
   return std::nullopt;
 }
 
-bool IsReserved(std::string_view name) {
-  constexpr std::array<std::string_view, 6> kReserved = {
-      "l2.kind=memory+redis",     "l2.redis.tls",     "l2.redis.tls_ca",
-      "l2.redis.tls_certificate", "l2.redis.tls_key", "l2.redis.replica_reads"};
-  return std::any_of(kReserved.begin(), kReserved.end(), [name](std::string_view reserved) {
-    return name == reserved || (name.starts_with(reserved) && name[reserved.size()] == '.');
-  });
-}
-
 }  // namespace hps

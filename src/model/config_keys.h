@@ -22,8 +22,4 @@ struct TextPlace {
 // version number, is not valid TOML either.
 std::optional<TextPlace> FindDeepKey(std::string_view text, uint32_t parts_max);
 
-// Whether `name`, with its section, is reserved for a later version: a setting, a section or
-// anything below it ("update.brokers"), or a value of a setting ("l2.kind=memory+redis").
-bool IsReserved(std::string_view name);
-
 }  // namespace hps

@@ -85,15 +85,18 @@ void AddStore(StoreConfig& store, SettingList& list) {
 void AddL2(L2Config& l2, SettingList& list) {
   list.Section("l2");
   list.Add("kind", l2.kind,
-           EnumCodec<L2Kind>{
-               {{L2Kind::kMemory, "memory"}, {L2Kind::kRedis, "redis"}, {L2Kind::kNone, "none"}}},
-           "Where level 2 is: in this process's memory, in Redis, or nowhere.");
+           EnumCodec<L2Kind>{{{L2Kind::kMemory, "memory"},
+                              {L2Kind::kRedis, "redis"},
+                              {L2Kind::kMemoryRedis, "memory+redis"},
+                              {L2Kind::kNone, "none"}}},
+           "Where level 2 is: in this process's memory, in Redis, in memory with Redis behind it, "
+           "or nowhere.");
   list.Add("preload", l2.preload, kShare,
            "Share of every table that is loaded at start and after an import.");
   list.Add("bytes_max", l2.bytes_max, kBudget,
            "Memory of level 2, metadata included; divided among the tables. `\"auto\"` = what they "
            "need, at most half of the memory that is available at the start. This and the "
-           "following are for `\"memory\"`.");
+           "following are for the part in memory.");
   list.Add("eviction", l2.eviction,
            EnumCodec<EvictionPolicy>{{{EvictionPolicy::kOldest, "oldest"},
                                       {EvictionPolicy::kLeastUsed, "least_used"},
@@ -119,15 +122,31 @@ void AddRedis(RedisConfig& redis, SettingList& list) {
   list.Add("password_file", redis.password_file, PathCodec{},
            "File with the password, one line, read again for every new connection; not set = no "
            "password.");
+  list.Add("tls", redis.tls, BooleanCodec{},
+           "Connect by TLS, and verify the servers' certificates.");
+  list.Add("tls_ca", redis.tls_ca, PathCodec{},
+           "File (PEM) with the certificates that sign those of the servers; not set = those that "
+           "the system trusts.");
+  list.Add("tls_certificate", redis.tls_certificate, PathCodec{},
+           "File (PEM) with this client's certificate, for servers that want one; with `tls_key`.");
+  list.Add("tls_key", redis.tls_key, PathCodec{}, "File (PEM) with the key of `tls_certificate`.");
+  list.Add("tls_server_name", redis.tls_server_name, TextCodec{},
+           "Name that must be in the servers' certificates; not set = the host of each address.");
   list.Add("key_prefix", redis.key_prefix, TextCodec{},
            "The names of all keys begin with it and a colon. The servers' ACL can be limited to "
            "it.");
   list.Add("connections_per_node", redis.connections_per_node, IntegerCodec<uint32_t>{1, 1024},
            "Connections to each node at most; further calls wait for one.");
+  list.Add("replica_reads", redis.replica_reads, BooleanCodec{},
+           "Read rows from the replicas of a cluster. A row may then go back to its value before "
+           "a change for as long as replicas lag behind their masters.");
   list.Add("partitions", redis.partitions, IntegerCodec<uint32_t>{1, kRedisPartitionsMax},
            "Parts of each table in a cluster, spread evenly over its slots.");
   list.Add("timeout", redis.timeout, DurationCodec{milliseconds(1), hours(1)},
            "Longest wait for a node's answer. A node that takes longer is bypassed.");
+  list.Add("write_timeout", redis.write_timeout, DurationCodec{Duration(0), hours(1)},
+           "Longest time that one change of rows, or one insertion after a lookup, spends in Redis "
+           "altogether; 0 = ten times `timeout`.");
   list.Add("expire_after", redis.expire_after, DurationCodec{Duration(0), hours(24 * 365)},
            "Redis forgets a row this long after it was inserted; 0 = never.");
 }

@@ -308,13 +308,6 @@ TEST_F(ConfigTest, AKeyOfTooManyPartsIsRefused) {
 // A setting that cannot have its effect must not be ignored silently.
 TEST_F(ConfigTest, WhatThisBuildLacksIsSaid) {
   const auto unimplemented = absl::StatusCode::kUnimplemented;
-  const std::string reserved = "not supported by this version yet";
-  ExpectError("[l2]\nkind = \"memory+redis\"\n", unimplemented, "2:8",
-              {"l2.kind", "memory+redis", reserved});
-  for (const std::string name : {"tls", "tls_ca", "tls_certificate", "tls_key", "replica_reads"}) {
-    ExpectError("[l2.redis]\ncluster = true\n" + name + " = true\n", unimplemented, "3:1",
-                {"'l2.redis." + name + "'", reserved});
-  }
   if (!BuiltInDeviceCacheFactory().Support().ok())
     ExpectError("[l1]\ndevices = [0]\n", unimplemented, "2:11", {"device 0", "GPUs"});
   EXPECT_TRUE(Load("[l1]\ndevices = \"auto\"\n").ok());
@@ -329,6 +322,7 @@ TEST_F(ConfigTest, LevelTwoOnRedis) {
       "[l2]\nkind = \"redis\"\n[l2.redis]\nnodes = [\"a:1\", \"[::1]:2\", \"unix:/s\"]\n"
       "cluster = true\nuser = \"me\"\npassword_file = \"secret\"\nkey_prefix = \"p\"\n"
       "connections_per_node = 3\npartitions = 5\ntimeout = \"7ms\"\nexpire_after = \"1h\"\n"
+      "write_timeout = \"8ms\"\nreplica_reads = true\n"
       "[[model]]\nname = \"m\"\n[[model.table]]\nname = \"t\"\nl2_share = 0.0\n");
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->l2.kind, L2Kind::kRedis);
@@ -341,11 +335,35 @@ TEST_F(ConfigTest, LevelTwoOnRedis) {
   EXPECT_EQ(redis.connections_per_node, 3u);
   EXPECT_EQ(redis.partitions, 5u);
   EXPECT_EQ(redis.timeout, std::chrono::milliseconds(7));
+  EXPECT_EQ(redis.write_timeout, std::chrono::milliseconds(8));
+  EXPECT_TRUE(redis.replica_reads);
   EXPECT_EQ(redis.expire_after, std::chrono::hours(1));
   const auto again = Load(PrintConfig(*config));
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->l2.redis.nodes, redis.nodes);
   EXPECT_EQ(again->l2.redis.password_file, redis.password_file);
+}
+
+TEST_F(ConfigTest, LevelTwoInMemoryBeforeRedisByTls) {
+  if (!MakeRedisTier({}).ok()) GTEST_SKIP() << "this build has no Redis client";
+  const auto config = Load(
+      "[l2]\nkind = \"memory+redis\"\nbytes_max = \"1GiB\"\n[l2.redis]\ntls = true\n"
+      "tls_ca = \"ca\"\ntls_certificate = \"cert\"\ntls_key = \"key\"\n"
+      "tls_server_name = \"redis\"\n"
+      "[[model]]\nname = \"m\"\n[[model.table]]\nname = \"t\"\nl2_share = 0.5\n");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->l2.kind, L2Kind::kMemoryRedis);
+  const auto again = Load(PrintConfig(*config));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(again->l2.redis.tls);
+  EXPECT_EQ(again->l2.redis.tls_ca, directory_ + "/ca");
+  EXPECT_EQ(again->l2.redis.tls_certificate, directory_ + "/cert");
+  EXPECT_EQ(again->l2.redis.tls_key, directory_ + "/key");
+  EXPECT_EQ(again->l2.redis.tls_server_name, "redis");
+  ExpectInvalid(
+      "[l2]\nkind = \"memory+redis\"\nbytes_max = \"1MiB\"\n[[model]]\nname = \"m\"\n"
+      "[[model.table]]\nname = \"t\"\nl2_bytes = \"2MiB\"\n",
+      "", {"l2.bytes_max = 1MiB"});
 }
 
 TEST_F(ConfigTest, LevelTwoOnRedisThatCannotBe) {
@@ -356,6 +374,11 @@ TEST_F(ConfigTest, LevelTwoOnRedisThatCannotBe) {
   ExpectInvalid(redis + "nodes = [\"a\"]\n", "", {"l2.redis.nodes: 'a'", "host:port"});
   ExpectInvalid(redis + "nodes = [\"a:65536\"]\n", "", {"'a:65536'"});
   ExpectInvalid(redis + "user = \"me\"\n", "", {"l2.redis.user", "password_file"});
+  ExpectInvalid(redis + "tls = true\ntls_key = \"k\"\n", "", {"tls_certificate", "tls_key"});
+  ExpectInvalid(redis + "tls_ca = \"c\"\n", "", {"tls_ca", "l2.redis.tls = true"});
+  ExpectInvalid(redis + "tls = true\nnodes = [\"unix:/s\"]\n", "", {"'unix:/s'", "tls"});
+  ExpectInvalid(redis + "replica_reads = true\n", "", {"replica_reads", "cluster = true"});
+  ExpectInvalid(redis + "write_timeout = \"10ms\"\n", "", {"write_timeout", "l2.redis.timeout"});
   for (const std::string prefix : {"", "a{b", "a b"})
     ExpectInvalid(redis + "key_prefix = \"" + prefix + "\"\n", "", {"key_prefix", "braces"});
   ExpectInvalid(redis + "timeout = \"0s\"\n", "4:11", {"l2.redis.timeout", "1ms"});

@@ -319,12 +319,18 @@ absl::StatusOr<OpenedSharedTable> ServedModels::OpenLossy(const TableBuild& tabl
 OpenedSharedTable ServedModels::OpenL2(TableBuild& table) const {
   if (parts_.l2->tier == nullptr || !WantsL2(table.l3->spec().name)) return {};
   absl::Status reason;
-  if (parts_.l2->is_budgeted() && table.l2_bytes == 0) {
+  const bool lacks_budget = parts_.l2->is_budgeted() && table.l2_bytes == 0;
+  if (lacks_budget) {
     const BudgetRequest request = RequestFor(table);
     reason = absl::ResourceExhaustedError(absl::StrCat(
         "it needs at least ", FormatByteSize(request.least_bytes),
         ", and less of l2.bytes_max = ", FormatByteSize(parts_.config->l2.bytes_max), " is left"));
-  } else {
+  }
+  if (lacks_budget && parts_.l2->is_layered()) {
+    LogWarning(absl::StrCat("table '", table.l3->spec().name,
+                            "' is in Redis only, without a part in memory: ", reason.ToString()));
+  }
+  if (!lacks_budget || parts_.l2->is_layered()) {
     absl::StatusOr<OpenedSharedTable> opened = OpenLossy(table);
     if (opened.ok()) return *std::move(opened);
     reason = opened.status();

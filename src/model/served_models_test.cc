@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/macros.h"
+#include "l2_layered/layered_tier.h"
 #include "testing/fakes/manual_executor.h"
 #include "testing/fakes/plain_tier.h"
 
@@ -104,6 +105,18 @@ class CountingExecutor final : public Executor {
 
   ManualExecutor executor;
   int posted = 0;
+};
+
+// As PlainLossyTier, but a table needs a budget.
+class NeedyTier final : public LossyTier {
+ public:
+  LossyTraits traits() const override { return {}; }
+  absl::StatusOr<std::unique_ptr<LossyTable>> OpenTable(const TableSpec& spec,
+                                                        Incarnation incarnation,
+                                                        uint64_t bytes_max) override {
+    if (bytes_max == 0) return absl::ResourceExhaustedError("no budget");
+    return PlainLossyTier().OpenTable(spec, incarnation, bytes_max);
+  }
 };
 
 class ServedModelsTest : public ::testing::Test {
@@ -210,6 +223,19 @@ TEST_F(ServedModelsTest, WhereNothingIsLeftATableIsServedWithoutTheLevel) {
   EXPECT_TRUE(store_.Drop("a/t").ok());
   EXPECT_TRUE(Switch().empty());
   EXPECT_THAT(Budgets(), ElementsAre(Pair("b/t", 150)));
+}
+
+TEST_F(ServedModelsTest, OfALevelOfTwoPartsATableWithoutBudgetHasTheFarOne) {
+  l2_.tier = MakeLayeredTier(std::make_unique<NeedyTier>(), std::make_unique<PlainLossyTier>());
+  config_.l2.bytes_max = 150;
+  config_.l2.preload = 1.0;
+  store_.Put("a/t", 5);
+  EXPECT_TRUE(Switch().empty());
+  store_.Put("b/t", 5);
+  EXPECT_TRUE(Switch().empty());
+  EXPECT_THAT(Budgets(), ElementsAre(Pair("a/t", 150), Pair("b/t", 0)));
+  for (const TableStatistics& table : models_->Statistics())
+    EXPECT_EQ(table.l2.entries, 5u) << table.name;
 }
 
 TEST_F(ServedModelsTest, ADamagedTableStopsOnlyItsModel) {

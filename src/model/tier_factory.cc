@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "l2_layered/layered_tier.h"
 #include "l2_memory/memory_tier.h"
 #include "l3_rocksdb/files/owner_lock.h"
 #include "l3_rocksdb/import/hugectr_store.h"
@@ -27,6 +28,7 @@ RocksStoreOptions OptionsOf(const StoreConfig& config, OpenMode mode, StoreRole 
           .lock_timeout = kCommandLockTimeout};
 }
 
+// The part of level 2 in this process's memory.
 L2Tier MakeMemoryL2(const L2Config& config) {
   const MemoryTierOptions options = {.eviction = config.eviction,
                                      .evict_from = config.evict_from,
@@ -50,10 +52,19 @@ absl::Status CheckPasswordFile(const std::string& path) {
 
 absl::StatusOr<L2Tier> MakeRedisL2(const RedisConfig& config) {
   HPS_RETURN_IF_ERROR(CheckPasswordFile(config.password_file));
+  HPS_RETURN_IF_ERROR(CheckRedisTlsFiles(config));
   HPS_ASSIGN_OR_RETURN(RedisTier redis, MakeRedisTier(config));
   return L2Tier{.tier = std::move(redis.tier),
                 .remote_statistics = std::move(redis.statistics),
                 .open_shared = std::move(redis.open_shared)};
+}
+
+absl::StatusOr<L2Tier> MakeMemoryRedisL2(const L2Config& config) {
+  HPS_ASSIGN_OR_RETURN(L2Tier redis, MakeRedisL2(config.redis));
+  L2Tier memory = MakeMemoryL2(config);
+  return L2Tier{.tier = MakeLayeredTier(std::move(memory.tier), std::move(redis.tier)),
+                .bytes_for = std::move(memory.bytes_for),
+                .remote_statistics = std::move(redis.remote_statistics)};
 }
 
 }  // namespace
@@ -96,6 +107,8 @@ absl::StatusOr<L2Tier> MakeL2Tier(const L2Config& config) {
       return MakeMemoryL2(config);
     case L2Kind::kRedis:
       return MakeRedisL2(config.redis);
+    case L2Kind::kMemoryRedis:
+      return MakeMemoryRedisL2(config);
     case L2Kind::kNone:
       break;
   }

@@ -57,17 +57,18 @@ struct L2Tier {
   // The budget that a table needs to hold `row_count` rows without evicting any. Only if the tier
   // is budgeted.
   std::function<uint64_t(uint64_t row_count, size_t row_bytes)> bytes_for{};
-  std::function<RemoteLevelStatistics()> remote_statistics{};  // only of a level on Redis
+  std::function<RemoteLevelStatistics()> remote_statistics{};  // only of a level with Redis
   // Opens a table that has an import id (RedisTier::open_shared); null: tables are never shared.
   std::function<absl::StatusOr<OpenedSharedTable>(const TableInfo& info, bool writes_changes)>
       open_shared{};
 
   bool is_budgeted() const { return tier != nullptr && tier->traits().budgeted; }
+  bool is_layered() const { return tier != nullptr && tier->traits().layered; }
   bool is_enumerable() const { return tier != nullptr && tier->traits().enumerable; }
 };
 // REQUIRES: ValidateConfig has accepted the configuration. Connects to nothing.
 // Errors: UNIMPLEMENTED (Redis, in a build without it), FAILED_PRECONDITION (the file with Redis'
-// password can't be read).
+// password, or one with certificates or a key, can't be read).
 absl::StatusOr<L2Tier> MakeL2Tier(const L2Config& config);
 
 }  // namespace hps

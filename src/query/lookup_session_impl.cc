@@ -207,7 +207,8 @@ TableLookup& LookupSessionImpl::BeginTable(TableIndex index, std::optional<doubl
   return table;
 }
 
-// Asks L2 for every position, and lists what is not answered then, each key once.
+// Asks L2, or its near part, for every position, and lists what is not answered then, each key
+// once.
 void LookupSessionImpl::FetchDirectly(TableLookup& table) {
   bool asked = false;
   for (QueryLookup* query = table.first_query; query != nullptr; query = query->next_of_table) {
@@ -220,7 +221,7 @@ void LookupSessionImpl::FetchDirectly(TableLookup& table) {
         arena_.Add(query->keys[i], number, static_cast<uint32_t>(i));
     }
   }
-  table.l2_usable &= !asked;  // it is asked once
+  if (asked && !table.table->l2()->can_block()) table.l2_usable = false;  // it is asked once
   table.missed_positions = arena_.added_count();
   table.misses = arena_.MakeList();
 }

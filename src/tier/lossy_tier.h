@@ -88,12 +88,18 @@ class LossyTable {
   // Whether Fetch may wait for something outside this process. A table that can't block may get the
   // caller's own output buffer; one that can block gets only scratch memory.
   virtual bool can_block() const = 0;
+
+  // For a table that can block: whether a part of it can't. FetchBatch::near_only asks only that
+  // part, so that the caller need not wait for what it has.
+  virtual bool has_near_part() const = 0;
 };
 
 // What holds for all tables of a level.
 struct LossyTraits {
   bool enumerable = true;  // HottestKeys names what is held, and Statistics counts it
   bool budgeted = true;    // a table has a budget; else OpenTable ignores `bytes_max`
+  bool layered = false;    // a table has a near part, which has the budget, and a far part without
+                           // one; a budget that is too small makes a table of the far part alone
 };
 
 // A level that makes tables within a byte budget. Thread-safe.

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "hps/config.h"
 #include "hps/statistics.h"
@@ -39,5 +40,9 @@ struct RedisTier {
 // level without rows. Tables may outlive the tier. Errors: INVALID_ARGUMENT (an address), and
 // UNIMPLEMENTED in a build without Redis.
 absl::StatusOr<RedisTier> MakeRedisTier(const RedisConfig& config);
+
+// Reads the files of the settings tls_*, as every new connection does. Errors: FAILED_PRECONDITION,
+// with the setting and the file.
+absl::Status CheckRedisTlsFiles(const RedisConfig& config);
 
 }  // namespace hps

@@ -423,9 +423,6 @@ class UsageTest(support.CommandTestCase):
         file.write_text("[" + "a." * 500_000 + "a]\n")
         self.fail_with(2, "INVALID_ARGUMENT", [file, ":1:17:", "parts"], "inspect", "--config",
                        file)
-        file.write_text('[l2]\nkind = "memory+redis"\n')
-        self.fail_with(2, "UNIMPLEMENTED", ["memory+redis", "not supported by this version yet"],
-                       "inspect", "--config", file)
 
     def test_stdout_that_can_not_be_written(self) -> None:
         source = support.write_npy(self.directory / "t", self.random_keys(10),

@@ -4,6 +4,7 @@ restarted with old rows. Every answer is right, in time, and never older than on
 import json
 import random
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -38,13 +39,14 @@ class RedisTestCase(support.ServerTestCase):
         return servers
 
     def start(self, redis: redis_servers.Servers, more: str = "", level2: str = "",
-              of_tables: str = "", timeout: str = "5s") -> support.RunningServer:
+              of_tables: str = "", timeout: str = "5s",
+              kind: str = "redis") -> support.RunningServer:
         """With the default time-out no server is bypassed because the machine is busy."""
         cluster = "cluster = true\n" if len(redis.addresses) > 1 else ""
         return self.serve_ready(
             security=f'updates = true\nrepository_control = true\n'
                      f'token_file = "{self.directory}/token"\n',
-            level2=f'kind = "redis"\n{level2}',
+            level2=f'kind = "{kind}"\n{level2}',
             sections=f'[l2.redis]\nnodes = {json.dumps(redis.addresses)}\n{cluster}'
                      f'timeout = "{timeout}"\n{more}',
             of_tables=of_tables)
@@ -293,6 +295,105 @@ class RedisTest(RedisTestCase):
         self.await_hits(server, self.all_keys, 2)
 
 
+class MemoryRedisTest(RedisTestCase):
+    """A part in memory that has no room for all rows, before Redis."""
+
+    # Little: see test_memory_is_small.
+    LEVEL2 = 'bytes_max = "256KiB"\n'
+
+    def start_both(self, redis: redis_servers.Servers, **keywords) -> support.RunningServer:
+        keywords = {"level2": self.LEVEL2} | keywords
+        return self.start(redis, kind="memory+redis", **keywords)
+
+    def test_both_parts_answer(self) -> None:
+        redis = self.redis()
+        server = self.start_both(redis, level2='bytes_max = "64MiB"\n')
+        self.await_hits(server, self.all_keys)
+        level = self.level2(server)
+        self.assertEqual((level["kind"], level["up"]), ("memory+redis", True))
+        self.assertEqual(level["nodes"][0]["address"], redis.addresses[0])
+        self.await_true(lambda: self.level2(server)["rows"] >= len(self.all_keys))
+        self.assertEqual(redis.ask(0, "FLUSHALL"), b"+OK\r\n")
+        for _ in range(20):  # memory has them all
+            self.assertTrue((self.expect(server, self.all_keys) == HIT_L2).all())
+        redis.kill(0)
+        for _ in range(20):
+            self.assertTrue((self.expect(server, self.all_keys) == HIT_L2).all())
+
+    def test_memory_is_small(self) -> None:
+        redis = self.redis()
+        server = self.start_both(redis)
+        self.await_hits(server, self.all_keys)
+        rows = f'hps_level_rows{{table="{MODEL}/user",level="l2"}}'
+        self.await_true(lambda: self.metric(server, rows) > 0)
+        self.assertLess(self.metric(server, rows), len(self.all_keys), "memory has no room for all")
+        redis.kill(0)
+        status = self.expect(server, self.all_keys)
+        self.assertEqual(set(status) - {HIT_L2, HIT_L3}, set())
+        redis.start(0)
+        self.await_hits(server, self.all_keys)
+
+    def test_changes_show_at_once(self) -> None:
+        redis = self.redis()
+        server = self.start_both(redis)
+        for version in range(2, 12):
+            self.await_hits(server, self.all_keys, version - 1)
+            self.set_version(server, self.all_keys, version)
+            self.assertTrue((self.expect(server, self.all_keys, version) == HIT_L2).any())
+        self.assertEqual(self.change(server, self.all_keys[:100]), 200)
+        rows, status = self.ask(server, self.all_keys[:100])
+        self.assertTrue((rows == -1).all() and (status == 0).all(), "deleted")
+
+    def test_changes_that_redis_did_not_hear_of(self) -> None:
+        redis = self.redis()
+        server = self.start_both(redis, timeout="200ms")
+        self.await_hits(server, self.all_keys)
+        redis.pause(0)
+        self.set_version(server, self.all_keys, 2)
+        for _ in range(10):
+            self.expect(server, self.all_keys, 2)
+        redis.resume(0)
+        self.await_hits(server, self.all_keys, 2)
+        redis.kill(0)
+        self.set_version(server, self.all_keys, 3)
+        self.expect(server, self.all_keys, 3)
+        redis.start(0)
+        self.await_hits(server, self.all_keys, 3)
+
+    def test_preload_fills_redis_beyond_the_memory(self) -> None:
+        redis = self.redis()
+        server = self.start_both(redis, level2=self.LEVEL2 + "preload = 1.0\n")
+        self.assertEqual(redis.ask(0, "DBSIZE"), b":%d\r\n" % (len(TABLES) * ROWS))
+        self.assertTrue((self.expect(server, self.all_keys) == HIT_L2).all())
+
+
+class TlsTest(RedisTestCase):
+
+    def test_rows_travel_by_tls(self) -> None:
+        redis = self.redis(tls=True, settings={"tls-auth-clients": "yes"})
+        files = {name: redis.directory / file for name, file in (
+            ("tls_ca", "ca.pem"), ("tls_certificate", "client.pem"), ("tls_key", "client.key"))}
+        more = "tls = true\n" + "".join(f'{name} = "{file}"\n' for name, file in files.items())
+        server = self.start(redis, more)
+        self.await_hits(server, self.all_keys)
+        self.set_version(server, self.all_keys, 2)
+        self.await_hits(server, self.all_keys, 2)
+        self.await_up(server, True)
+
+    def test_a_server_that_is_not_trusted_is_said(self) -> None:
+        redis = self.redis(tls=True)
+        ca = self.directory / "ca.pem"
+        shutil.copy(redis.directory / "other_ca.pem", ca)
+        server = self.start(redis, f'tls = true\ntls_ca = "{ca}"\n')
+        self.assertTrue((self.expect(server, self.all_keys) == HIT_L3).all())
+        self.await_log(f"redis node {redis.addresses[0]}: TLS: the server's certificate is not "
+                       "accepted: self-signed certificate")
+        self.await_up(server, False)
+        shutil.copy(redis.directory / "ca.pem", ca)
+        self.await_hits(server, self.all_keys)
+        self.await_up(server, True)
+
+
 class ChangesTest(RedisTestCase):
     """Rows of this process's level 2 are under names of its own: no other writer can reach them."""
 
@@ -413,11 +514,10 @@ class SettingsTest(RedisTestCase):
     def test_what_is_wrong_is_said(self) -> None:
         redis = '[l2]\nkind = "redis"\n[l2.redis]\n'
         for text, parts in (
-                (redis + "tls = true\n", (":6:", "'l2.redis.tls' is not supported by this")),
-                (redis + "replica_reads = true\n", (":6:", "l2.redis.replica_reads")),
+                (redis + 'tls_ca = "ca.pem"\n', ("tls_ca", "they need l2.redis.tls = true")),
+                (redis + "replica_reads = true\n", ("replica_reads needs l2.redis.cluster",)),
                 (redis + 'nodes = ["nowhere"]\n', ("l2.redis.nodes: 'nowhere'", "host:port")),
-                (redis + 'nodes = ["a:1", "b:1"]\n', ("2 addresses", "l2.redis.cluster = true")),
-                ('[l2]\nkind = "memory+redis"\n', (":4:", "not supported by this version yet"))):
+                (redis + 'nodes = ["a:1", "b:1"]\n', ("2 addresses", "l2.redis.cluster = true"))):
             done = self.serve_command(text)
             self.assertEqual(done.returncode, 2, done.stderr)
             for part in (str(self.config), *parts):

@@ -73,6 +73,7 @@ class InterleavedLossyTable final : public LossyTable {
   }
   LevelStatistics Statistics() const override { return table_->Statistics(); }
   bool can_block() const override { return table_->can_block(); }
+  bool has_near_part() const override { return table_->has_near_part(); }
 
  private:
   void LoseOne() {

@@ -44,6 +44,16 @@ TEST(SimulationTest, KeepsItsInvariantsWhateverTheSeed) {
   EXPECT_GT(counts.faults, 0u);
 }
 
+TEST(SimulationTest, KeepsItsInvariantsWithALevelTwoOfTwoParts) {
+  const uint64_t seeds = FromEnvironment("HPS_SIMULATION_SEEDS", kSeeds);
+  const uint64_t first = FromEnvironment("HPS_SIMULATION_FIRST_SEED", 1);
+  for (uint64_t seed = first; seed < first + seeds; ++seed) {
+    const std::optional<std::string> violation =
+        SimulatedWorld({.seed = seed, .layered = true}).Run();
+    ASSERT_FALSE(violation.has_value()) << *violation;
+  }
+}
+
 TEST(SimulationTest, ASeedIsAHistory) {
   for (uint64_t seed : {1, 2}) {
     SimulatedWorld one({.seed = seed}), other({.seed = seed});
@@ -56,6 +66,7 @@ struct PlantedDefect {
   Defect defect;
   std::string name;
   std::string invariant;  // that it breaks, among others
+  bool layered = false;   // level 2 has two parts
 
   friend void PrintTo(const PlantedDefect& planted, std::ostream* out) { *out << planted.name; }
 };
@@ -64,7 +75,9 @@ class PlantedDefectTest : public testing::TestWithParam<PlantedDefect> {};
 
 TEST_P(PlantedDefectTest, IsFound) {
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    const auto violation = SimulatedWorld({.seed = seed, .defect = GetParam().defect}).Run();
+    const auto violation =
+        SimulatedWorld({.seed = seed, .defect = GetParam().defect, .layered = GetParam().layered})
+            .Run();
     if (!violation.has_value()) continue;
     if (violation->find(GetParam().invariant) == std::string::npos) continue;
     RecordProperty("found_at_seed", static_cast<int>(seed));
@@ -78,6 +91,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(PlantedDefect{Defect::kNoFenceL1, "NoFenceL1", "I2"},
                     PlantedDefect{Defect::kL1BypassForgotten, "L1BypassForgotten", "I2"},
                     PlantedDefect{Defect::kNoFenceL2, "NoFenceL2", "I2"},
+                    PlantedDefect{Defect::kNoFenceL2, "NoFenceInTwoParts", "I2", true},
                     PlantedDefect{Defect::kEpochAfterFetch, "EpochAfterFetch", "I2"},
                     PlantedDefect{Defect::kNoReprobe, "NoReprobe", "I2"},
                     PlantedDefect{Defect::kPublishTooEarly, "PublishTooEarly", "I2"},

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/circuit_breaker.h"
 #include "base/macros.h"
+#include "l2_layered/layered_table.h"
 #include "l2_memory/memory_tier.h"
 #include "testing/fakes/plain_tier.h"
 #include "testing/faults/fault_cache.h"
@@ -318,16 +319,9 @@ std::unique_ptr<PlainDurableTable> SimulatedWorld::MakeL3(const SimulatedTable& 
 
 void SimulatedWorld::Serve(SimulatedTable& table, std::unique_ptr<DurableTable> l3) {
   const TableSpec spec = SpecOf(table);
-  MemoryTierOptions l2_options;
-  l2_options.huge_pages = false;
-  auto l2 = MakeMemoryTier(l2_options)
-                ->OpenTable(spec, table.incarnation,
-                            MemoryTierBytesFor(kKeys, spec.row_bytes(), l2_options));
-  HPS_CHECK(l2.ok());
-
   LiveTable::Parts parts;
   parts.l3 = Interleaved(WithFaults(std::move(l3), &table.l3_faults), table.context);
-  parts.l2 = Interleaved(WithFaults(*std::move(l2), &table.l2_faults), table.context);
+  parts.l2 = Interleaved(WithFaults(MakeL2(table), &table.l2_faults), table.context);
   auto served = LiveTable::Create(std::move(parts));
   HPS_CHECK(served.ok());
   table.served = *std::move(served);
@@ -337,6 +331,20 @@ void SimulatedWorld::Serve(SimulatedTable& table, std::unique_ptr<DurableTable> 
     HPS_CHECK(l1.ok());
     table.served->AttachL1(cache, Interleaved(*std::move(l1), table.context));
   }
+}
+
+std::unique_ptr<LossyTable> SimulatedWorld::MakeL2(const SimulatedTable& table) const {
+  const TableSpec spec = SpecOf(table);
+  MemoryTierOptions options;
+  options.huge_pages = false;
+  auto memory = MakeMemoryTier(options)->OpenTable(
+      spec, table.incarnation, MemoryTierBytesFor(kKeys, spec.row_bytes(), options));
+  HPS_CHECK(memory.ok());
+  if (!options_.layered) return *std::move(memory);
+  // Each part loses rows that the other one keeps.
+  return std::make_unique<LayeredTable>(
+      Interleaved(*std::move(memory), table.context),
+      Interleaved(std::make_unique<PlainLossyTable>(), table.context), spec.row_bytes());
 }
 
 void SimulatedWorld::PublishAll() {

@@ -31,6 +31,7 @@ namespace hps {
 struct SimulationOptions {
   uint64_t seed = 1;
   Defect defect = Defect::kNone;
+  bool layered = false;  // level 2 has a near and a far part
 };
 
 // What happened, to see that a simulation is not idle.
@@ -70,6 +71,7 @@ class SimulatedWorld {
   void Import(SimulatedTable& table);
   std::unique_ptr<PlainDurableTable> MakeL3(const SimulatedTable& table) const;
   void Serve(SimulatedTable& table, std::unique_ptr<DurableTable> l3);
+  std::unique_ptr<LossyTable> MakeL2(const SimulatedTable& table) const;
   void PlanFaults();
   void SwitchModel();
   void Restart();

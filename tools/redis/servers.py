@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Starts and stops Redis servers for tests, on free ports of 127.0.0.1.
 
-    tools/redis/servers.py [--count 6] [--cluster] [--replicas 1] [--setting name=value ...]
+    tools/redis/servers.py [--count 6] [--cluster] [--replicas 1] [--tls]
+                           [--setting name=value ...]
 
-Prints "ready HOST:PORT,..." and then obeys one command per line of its standard input, answering
-each with "done" or "failed: why": "kill N" (SIGKILL), "stop N" (SIGTERM), "start N" (which waits
-until the server answers), "pause N" and "resume N" (SIGSTOP, SIGCONT). With --cluster the servers
-are one: the first count / (replicas + 1) are its masters. The end of the input stops everything, so
-servers never outlive the test.
+Prints "ready HOST:PORT,... DIRECTORY" and then obeys one command per line of its standard input,
+answering each with "done" or "failed: why": "kill N" (SIGKILL), "stop N" (SIGTERM), "start N"
+(which waits until the server answers), "pause N" and "resume N" (SIGSTOP, SIGCONT). With --cluster
+the servers are one: the first count / (replicas + 1) are its masters. With --tls they take
+connections by TLS only, and DIRECTORY has certificates (see make_certificates). The end of the
+input stops everything, so servers never outlive the test.
 
 Python suites use the class Servers. `tools/bootstrap.sh test` installs the server.
 """
@@ -18,6 +20,7 @@ import pathlib
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -37,6 +40,31 @@ CLUSTER_SETTINGS = {"cluster-enabled": "yes", "cluster-node-timeout": "1000",
                     "repl-diskless-sync-delay": "0", "cluster-require-full-coverage": "no"}
 
 
+# A new key for elliptic curves, without a pass phrase.
+NEW_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+
+
+def make_certificates(directory: pathlib.Path) -> None:
+    """Writes NAME.pem and NAME.key: ca and other_ca sign; ca has signed server (for 127.0.0.1 and
+    localhost), client, other_name (for other.example) and expired (for 127.0.0.1, until
+    yesterday)."""
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=directory, check=True, capture_output=True,
+                       timeout=WAIT_S)
+
+    for name in ("ca", "other_ca"):
+        openssl("req", "-x509", *NEW_KEY, "-keyout", f"{name}.key", "-out", f"{name}.pem", "-subj",
+                f"/CN={name}", "-days", "2")
+    for name, hosts, days in (("server", "IP:127.0.0.1,DNS:localhost", "2"),
+                              ("client", "DNS:client", "2"),
+                              ("other_name", "DNS:other.example", "2"),
+                              ("expired", "IP:127.0.0.1", "-1")):
+        openssl("req", "-new", *NEW_KEY, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj",
+                f"/CN={name}", "-addext", f"subjectAltName={hosts}")
+        openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
+                "-CAcreateserial", "-days", days, "-copy_extensions", "copy", "-out", f"{name}.pem")
+
+
 def server_program() -> str | None:
     return next(filter(None, map(shutil.which, PROGRAM_NAMES)), None)
 
@@ -45,12 +73,19 @@ class Servers:
     """`count` servers, alone or as a cluster."""
 
     def __init__(self, count: int = 1, cluster: bool = False, replicas: int = 0,
-                 settings: dict[str, str] | None = None) -> None:
+                 settings: dict[str, str] | None = None, tls: bool = False) -> None:
         self.program = server_program()
         if self.program is None:
             raise RuntimeError("there is no redis-server: run tools/bootstrap.sh test")
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="hps_redis_"))
         (self.directory / "redis-server").symlink_to(self.program)
+        self._tls: ssl.SSLContext | None = None
+        if tls:
+            make_certificates(self.directory)
+            self._tls = ssl.create_default_context(cafile=self.directory / "ca.pem")
+            self._tls.check_hostname = False  # a test may give a server another certificate
+            self._tls.verify_mode = ssl.CERT_NONE
+            self._tls.load_cert_chain(self.directory / "client.pem", self.directory / "client.key")
         self.ports = [Port() for _ in range(2 * count)]
         self.addresses = [f"127.0.0.1:{port.number}" for port in self.ports[:count]]
         self._cluster = cluster
@@ -75,7 +110,14 @@ class Servers:
         """Starts a server, also one that was stopped; returns when it answers."""
         data = self.directory / f"data{index}"
         data.mkdir(exist_ok=True)
-        own = self._settings | {"port": str(self.ports[index].number), "dir": str(data)}
+        port = str(self.ports[index].number)
+        own = {"port": port, "dir": str(data)}
+        if self._tls is not None:
+            files = {f"tls-{name}-file": str(self.directory / file) for name, file in (
+                ("cert", "server.pem"), ("key", "server.key"), ("ca-cert", "ca.pem"))}
+            own |= files | {"port": "0", "tls-port": port, "tls-auth-clients": "no",
+                            "tls-replication": "yes", "tls-cluster": "yes"}
+        own |= self._settings
         if self._cluster:
             own["cluster-port"] = str(self.ports[len(self.addresses) + index].number)
         arguments = [argument for name, value in own.items() for argument in (f"--{name}", value)]
@@ -97,7 +139,11 @@ class Servers:
 
     def ask(self, index: int, *command: str) -> bytes:
         """Sends one command; returns the beginning of the reply as it came."""
-        with socket.create_connection(("127.0.0.1", self.ports[index].number), timeout=5) as peer:
+        with contextlib.ExitStack() as stack:
+            peer = stack.enter_context(
+                socket.create_connection(("127.0.0.1", self.ports[index].number), timeout=5))
+            if self._tls is not None:
+                peer = stack.enter_context(self._tls.wrap_socket(peer))
             parts = [part.encode() for part in command]
             peer.sendall(b"*%d\r\n" % len(parts)
                          + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts))
@@ -185,16 +231,18 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--cluster", action="store_true")
     parser.add_argument("--replicas", type=int, default=0)
+    parser.add_argument("--tls", action="store_true")
     parser.add_argument("--setting", action="append", default=[], metavar="NAME=VALUE")
     arguments = parser.parse_args()
     settings = dict(setting.split("=", 1) for setting in arguments.setting)
     try:
-        servers = Servers(arguments.count, arguments.cluster, arguments.replicas, settings)
+        servers = Servers(arguments.count, arguments.cluster, arguments.replicas, settings,
+                          arguments.tls)
     except (RuntimeError, OSError) as error:
         print("failed: " + " ".join(str(error).split()), flush=True)
         return 1
     with servers, contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
-        print(f"ready {','.join(servers.addresses)}", flush=True)
+        print(f"ready {','.join(servers.addresses)} {servers.directory}", flush=True)
         for line in sys.stdin:
             print(obey(servers, line), flush=True)
     return 0

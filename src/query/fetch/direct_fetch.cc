@@ -15,8 +15,14 @@ constexpr size_t kConvertChunkKeys = 256;
 DirectFetch::DirectFetch(size_t keys_max, size_t row_bytes_max)
     : outcomes_(new FetchOutcome[keys_max]), native_rows_(kConvertChunkKeys * row_bytes_max) {}
 
+bool DirectFetch::CanAsk(const TableLookup& table) {
+  if (!table.l2_usable) return false;
+  const LossyTable& l2 = *table.table->l2();
+  return !l2.can_block() || l2.has_near_part();
+}
+
 bool DirectFetch::Fetch(TableLookup& table, QueryLookup& query, Deadline deadline) {
-  if (!table.l2_usable || table.table->l2()->can_block()) return false;
+  if (!CanAsk(table)) return false;
   const absl::StatusOr<FetchCounts> counts =
       query.out.converts() ? FetchConverted(query, deadline) : FetchRows(query, deadline);
   if (!counts.ok()) {
@@ -36,7 +42,8 @@ absl::StatusOr<FetchCounts> DirectFetch::FetchRows(QueryLookup& query, Deadline 
                                      .row_count = query.key_count,
                                      .row_bytes = query.table->table->row_bytes(),
                                      .stride_bytes = query.out.stride_bytes()},
-                            .outcomes = {outcomes_.get(), query.key_count}};
+                            .outcomes = {outcomes_.get(), query.key_count},
+                            .near_only = true};
   return query.table->table->l2()->Fetch(batch, deadline);
 }
 
@@ -52,7 +59,8 @@ absl::StatusOr<FetchCounts> DirectFetch::FetchConverted(QueryLookup& query, Dead
                                        .row_count = count,
                                        .row_bytes = row_bytes,
                                        .stride_bytes = row_bytes},
-                              .outcomes = outcomes};
+                              .outcomes = outcomes,
+                              .near_only = true};
     HPS_ASSIGN_OR_RETURN(const FetchCounts counts, table.l2()->Fetch(batch, deadline));
     sum.hits += counts.hits;
     sum.absent += counts.absent;

@@ -1,6 +1,6 @@
-// Asks an L2 that can't block for all positions of a query, duplicates included: it writes its rows
-// straight into the caller's buffer, or, where they have to be converted, passes them through a
-// small one.
+// Asks an L2 that can't block, or its near part, for all positions of a query, duplicates included:
+// it writes its rows straight into the caller's buffer, or, where they have to be converted, passes
+// them through a small one.
 //
 // Only for calls without a level above L2, because promotion never reads the caller's rows. Belongs
 // to one session; for one thread; allocates nothing after it was made.
@@ -22,8 +22,9 @@ class DirectFetch {
   // `keys_max` is of a call, `row_bytes_max` of the widest row that is converted, 0 = none is.
   DirectFetch(size_t keys_max, size_t row_bytes_max);
 
-  // Asks L2, and answers the keys that it has or knows to be absent. False: nothing was answered,
-  // because L2 is bypassed, can block, or failed (then this call does not use it again).
+  // Asks L2, or the part of it that can't block, and answers the keys that it has or knows to be
+  // absent. False: nothing was answered, because L2 is bypassed, can block, or failed (then this
+  // call does not use it again).
   bool Fetch(TableLookup& table, QueryLookup& query, Deadline deadline);
 
   // After Fetch was true: whether every position has been answered, and which.
@@ -34,6 +35,7 @@ class DirectFetch {
   }
 
  private:
+  static bool CanAsk(const TableLookup& table);
   absl::StatusOr<FetchCounts> FetchRows(QueryLookup& query, Deadline deadline);
   absl::StatusOr<FetchCounts> FetchConverted(QueryLookup& query, Deadline deadline);
   void NoteOutcomes(QueryLookup& query, const FetchCounts& counts);

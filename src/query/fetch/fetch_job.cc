@@ -45,7 +45,8 @@ FetchBatch FetchJob::BatchOf() {
   return {.keys = keys(),
           .rows = RowsOf(key_count_),
           .outcomes = {outcomes_.get(), key_count_},
-          .versions = {versions_.get(), key_count_}};
+          .versions = {versions_.get(), key_count_},
+          .epoch = spec_.epoch};
 }
 
 // No exception leaves Fetch or Promote: they run on threads that all calls share.

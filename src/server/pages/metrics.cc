@@ -283,7 +283,7 @@ std::string MetricsText(const Snapshot& snapshot) {
     AddTritonNames(model, list);
   }
   AddTiers(snapshot, list);
-  if (snapshot.config->l2.kind == L2Kind::kRedis) AddRedis(snapshot.store.l2_remote, list);
+  if (HasRedis(snapshot.config->l2.kind)) AddRedis(snapshot.store.l2_remote, list);
   AddTables(snapshot, list);
   AddUpdateMetrics(snapshot, list);
   AddProcess(snapshot, list);

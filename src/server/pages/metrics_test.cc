@@ -144,6 +144,16 @@ TEST(MetricsTest, TheServersOfRedis) {
   EXPECT_TRUE(samples.contains(R"(hps_level_insertions_total{table="m/t",level="l2"})"));
 }
 
+TEST(MetricsTest, ServersOfRedisBehindMemory) {
+  Config config;
+  config.l2.kind = L2Kind::kMemoryRedis;
+  Snapshot snapshot = FullSnapshot(&config);
+  snapshot.store.l2_remote.nodes = {{.address = "a:1", .bypassed = false, .failures = 3}};
+  const auto samples = Samples(MetricsText(snapshot));
+  EXPECT_EQ(samples.at(R"(hps_breaker_state{node="a:1"})"), 0);
+  EXPECT_TRUE(samples.contains(R"(hps_level_rows{table="m/t",level="l2"})"));
+}
+
 TEST(MetricsTest, AStoreThatCanNotBeWrittenIsATierThatIsDown) {
   const Config config;
   Snapshot snapshot = FullSnapshot(&config);

@@ -127,9 +127,12 @@ Json WithoutUnknown(Json level) {
   return level;
 }
 
+// With a part in memory, the figures are those of that part.
 Json RedisJson(const Snapshot& snapshot, const LevelTotals& totals) {
   const RemoteLevelStatistics& redis = snapshot.store.l2_remote;
-  Json json = WithoutUnknown(TotalsJson("l2", "redis", IsL2Up(snapshot), totals));
+  Json json = HasMemory(snapshot.config->l2.kind)
+                  ? TotalsJson("l2", "memory+redis", IsL2Up(snapshot), totals)
+                  : WithoutUnknown(TotalsJson("l2", "redis", IsL2Up(snapshot), totals));
   json["nodes"] = Json::array();
   for (const RemoteNodeStatistics& node : redis.nodes) {
     json["nodes"].push_back(
@@ -146,7 +149,7 @@ Json LevelsJson(const Snapshot& snapshot) {
     levels.push_back(TotalsJson("l1", "gpu", IsL1Up(snapshot), l1));
   }
   if (const LevelTotals l2 = TotalsOfL2(snapshot); l2.configured) {
-    levels.push_back(snapshot.config->l2.kind == L2Kind::kRedis
+    levels.push_back(HasRedis(snapshot.config->l2.kind)
                          ? RedisJson(snapshot, l2)
                          : TotalsJson("l2", "memory", IsL2Up(snapshot), l2));
   }
@@ -187,7 +190,7 @@ void AddTableCounts(const Snapshot& snapshot, const TableStatistics& counts, Jso
   }
   if (!counts.l1_devices.empty()) json["l1"] = LevelJson(counts.l1);
   const L2Kind l2 = snapshot.config->l2.kind;
-  if (l2 == L2Kind::kMemory) json["l2"] = LevelJson(counts.l2);
+  if (HasMemory(l2)) json["l2"] = LevelJson(counts.l2);
   if (l2 == L2Kind::kRedis) json["l2"] = WithoutUnknown(LevelJson(counts.l2));
   for (const DeviceStatistics& device : counts.l1_devices) {
     json["devices"].push_back({{"device", device.device},

@@ -53,6 +53,19 @@ TEST(OverviewTest, ALevelOnRedisHasServersAndNoSize) {
   EXPECT_FALSE(Overview(snapshot)["tables"][0]["l2"].contains("rows"));
 }
 
+TEST(OverviewTest, ALevelInMemoryBeforeRedisHasServersAndASize) {
+  Config config;
+  config.l2.kind = L2Kind::kMemoryRedis;
+  Snapshot snapshot = FullSnapshot(&config);
+  snapshot.store.l2_remote.nodes = {{.address = "a:1", .bypassed = false, .failures = 3}};
+  const Json level = Overview(snapshot)["levels"][1];
+  EXPECT_EQ(level["kind"], "memory+redis");
+  EXPECT_TRUE(level.contains("rows"));
+  EXPECT_TRUE(level.contains("bytes_max"));
+  EXPECT_EQ(level["nodes"][0]["address"], "a:1");
+  EXPECT_TRUE(Overview(snapshot)["tables"][0]["l2"].contains("rows"));
+}
+
 TEST(OverviewTest, TellsLoadingFromDraining) {
   const Config config;
   Snapshot snapshot = FullSnapshot(&config);

@@ -39,9 +39,8 @@ LevelTotals TotalsOfL1(const Snapshot& snapshot) {
 
 LevelTotals TotalsOfL2(const Snapshot& snapshot) {
   const bool configured = snapshot.config->l2.kind != L2Kind::kNone;
-  LevelTotals totals = {.sum = Sum(snapshot, &TableStatistics::l2),
-                        .bytes_max = snapshot.store.l2_bytes_max,
-                        .configured = configured};
+  LevelTotals totals = {.sum = Sum(snapshot, &TableStatistics::l2), .configured = configured};
+  if (HasMemory(snapshot.config->l2.kind)) totals.bytes_max = snapshot.store.l2_bytes_max;
   const RemoteLevelStatistics& remote = snapshot.store.l2_remote;
   totals.sum.errors += remote.failures;
   for (size_t i = 0; i < kStatusCodeCount; ++i)

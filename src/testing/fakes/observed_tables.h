@@ -101,6 +101,7 @@ class ObservedLossyTable final : public LossyTable {
   }
   LevelStatistics Statistics() const override { return table_->Statistics(); }
   bool can_block() const override { return table_->can_block(); }
+  bool has_near_part() const override { return table_->has_near_part(); }
 
  private:
   const std::unique_ptr<LossyTable> table_;

@@ -138,6 +138,7 @@ class PlainLossyTable final : public LossyTable {
   }
 
   bool can_block() const override { return false; }
+  bool has_near_part() const override { return false; }
 
  private:
   const uint64_t bytes_max_;

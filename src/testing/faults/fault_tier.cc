@@ -165,6 +165,7 @@ class FaultyLossyTable final : public LossyTable {
   }
 
   bool can_block() const override { return faults_->can_block().value_or(table_->can_block()); }
+  bool has_near_part() const override { return table_->has_near_part(); }
 
  private:
   const std::unique_ptr<LossyTable> table_;

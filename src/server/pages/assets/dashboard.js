@@ -10,7 +10,7 @@ import {
 const TIMEOUT_MS = 4000;
 const PERCENTILES = { p50: 0.5, p95: 0.95, p99: 0.99 };
 const LEVEL_NAMES = { l1: "Level 1", l2: "Level 2", l3: "Level 3" };
-const LEVEL_KINDS = { gpu: "GPU cache", memory: "host memory", redis: "Redis", rocksdb: "RocksDB on disk" };
+const LEVEL_KINDS = { gpu: "GPU cache", memory: "host memory", redis: "Redis", "memory+redis": "host memory and Redis", rocksdb: "RocksDB on disk" };
 
 const by = (id) => document.getElementById(id);
 const history = new History();
@@ -147,8 +147,11 @@ function showChanges() {
 // What Redis holds is not known; whether each of its servers answers is.
 function redisFacts(level) {
   const facts = { Inserted: formatCount(level.insertions), Updated: formatCount(level.updates), Errors: formatCount(level.errors) };
-  for (const node of level.nodes) facts[node.address] = node.bypassed ? "bypassed: it does not answer" : "answers";
-  return facts;
+  return { ...facts, ...nodeFacts(level) };
+}
+
+function nodeFacts(level) {
+  return Object.fromEntries((level.nodes ?? []).map((node) => [node.address, node.bypassed ? "bypassed: it does not answer" : "answers"]));
 }
 
 function levelFacts(level) {
@@ -164,7 +167,7 @@ function levelFacts(level) {
     facts["Disk errors"] = formatCount(level.background_errors);
   }
   facts.Errors = formatCount(level.errors);
-  return facts;
+  return { ...facts, ...nodeFacts(level) };
 }
 
 function showLevels() {

@@ -1,0 +1,172 @@
+// Memory in front of real Redis servers: the contract of the lossy tier, and what each part does
+// while the other one forgets or is down.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/macros.h"
+#include "l2_layered/layered_tier.h"
+#include "l2_memory/memory_tier.h"
+#include "l2_redis/test_redis.h"
+#include "testing/contracts/lossy_contract.h"
+#include "tier/redis_tier.h"
+
+namespace hps {
+namespace {
+
+constexpr uint64_t kTable = 7;
+constexpr size_t kRowBytes = 64;
+constexpr auto kPatience = std::chrono::seconds(60);
+
+std::unique_ptr<LossyTier> TierOn(const RedisConfig& config) {
+  auto redis = MakeRedisTier(config);
+  HPS_CHECK(redis.ok());
+  return MakeLayeredTier(MakeMemoryTier({.huge_pages = false}), std::move(redis->tier));
+}
+
+TestRedis& Standalone() {
+  static TestRedis redis({});
+  return redis;
+}
+
+TestRedis& Cluster() {
+  static TestRedis redis({.count = 3, .cluster = true});
+  return redis;
+}
+
+LossyTierFactory Factory(const std::string& name, TestRedis& (*servers)()) {
+  return {.name = name,
+          .make = [servers] { return TierOn(servers().Config()); },
+          .refuses_little = false};
+}
+
+INSTANTIATE_TEST_SUITE_P(MemoryRedis, LossyTierContract,
+                         ::testing::Values(Factory("standalone", Standalone),
+                                           Factory("cluster", Cluster)),
+                         LossyTierName);
+
+std::vector<Key> Keys(size_t count) {
+  std::vector<Key> keys(count);
+  for (size_t i = 0; i < count; ++i) keys[i] = static_cast<Key>(i);
+  return keys;
+}
+
+// A table whose near part has room for some of the rows only.
+class MemoryRedisTest : public ::testing::Test {
+ protected:
+  static constexpr size_t kKeys = 4000;
+
+  void Open(const RedisConfig& config) {
+    tier_ = TierOn(config);
+    const uint64_t budget = MemoryTierBytesFor(kKeys / 10, kRowBytes, {.huge_pages = false});
+    table_ = *tier_->OpenTable(ContractSpec(kRowBytes), 1, budget);
+    ASSERT_TRUE(table_->has_near_part());
+  }
+  void Insert() {
+    ContractRows rows(kTable, Keys(kKeys), kRowBytes, version_);
+    ASSERT_TRUE(table_->Insert(rows.batch(), epoch_).ok());
+  }
+  void Update() {
+    ASSERT_TRUE(table_->RaiseWatermarks(Keys(kKeys), ++epoch_, kNoDeadline).ok());
+    ContractRows rows(kTable, Keys(kKeys), kRowBytes, ++version_);
+    ASSERT_TRUE(table_->Update(rows.batch()).ok());
+  }
+  // The number of hits. Every one is of the newest version.
+  size_t Fetch(bool near_only = false) {
+    const std::vector<Key> keys = Keys(kKeys);
+    std::vector<std::byte> rows(kKeys * kRowBytes);
+    std::vector<FetchOutcome> outcomes(kKeys);
+    const auto counts = table_->Fetch({.keys = keys,
+                                       .rows = {rows.data(), kKeys, kRowBytes, kRowBytes},
+                                       .outcomes = outcomes,
+                                       .near_only = near_only,
+                                       .epoch = epoch_},
+                                      kNoDeadline);
+    EXPECT_TRUE(counts.ok()) << counts.status();
+    size_t hits = 0;
+    for (size_t i = 0; i < kKeys; ++i) {
+      if (outcomes[i] != FetchOutcome::kHit) continue;
+      ++hits;
+      EXPECT_TRUE(StampedRow::Matches(kTable, keys[i], version_, {&rows[i * kRowBytes], kRowBytes}))
+          << "key " << i << " is not of version " << version_;
+    }
+    return hits;
+  }
+  void Recover() {
+    const TimePoint end = RealClock().Now() + kPatience;
+    for (Insert(); Fetch() < kKeys; Insert()) ASSERT_LT(RealClock().Now(), end);
+  }
+
+  std::unique_ptr<LossyTier> tier_;
+  std::unique_ptr<LossyTable> table_;
+  ApplyEpoch epoch_ = 0;
+  Version version_ = 1;
+};
+
+TEST_F(MemoryRedisTest, RedisHasWhatMemoryHasNoRoomFor) {
+  TestRedis redis({});
+  Open(redis.Config());
+  Insert();
+  const size_t near = Fetch(/*near_only=*/true);
+  EXPECT_GT(near, 0u);
+  EXPECT_LT(near, kKeys / 2);
+  EXPECT_EQ(Fetch(), kKeys);
+  Update();
+  EXPECT_EQ(Fetch(), kKeys);
+  EXPECT_GT(Fetch(/*near_only=*/true), 0u);
+}
+
+TEST_F(MemoryRedisTest, MemoryKeepsItsRowsWhenRedisForgets) {
+  TestRedis redis({});
+  Open(redis.Config());
+  Insert();
+  redis.Ask(0, {"FLUSHALL"});
+  const size_t near = Fetch();
+  EXPECT_GT(near, 0u);
+  EXPECT_LT(near, kKeys / 2);
+  Recover();
+}
+
+TEST_F(MemoryRedisTest, MemoryAnswersWhileRedisIsDown) {
+  TestRedis redis({});
+  RedisConfig config = redis.Config();
+  config.timeout = std::chrono::milliseconds(300);
+  Open(config);
+  Recover();
+  for (int round = 0; round < 3; ++round) {
+    redis.Kill(0);
+    EXPECT_GT(Fetch(), 0u);
+    Update();
+    EXPECT_GT(Fetch(), 0u);
+    redis.Start(0);
+    Fetch();
+    Update();
+    Recover();
+  }
+}
+
+// Rows of memory may outlive changes that Redis has lost, and the other way round.
+TEST_F(MemoryRedisTest, NoRowGoesBackWhileMastersAreReplaced) {
+  TestRedis redis({.count = 6, .cluster = true, .replicas = 1});
+  RedisConfig config = redis.Config();
+  config.timeout = std::chrono::milliseconds(300);
+  Open(config);
+  Recover();
+  for (size_t master = 0; master < 2; ++master) {
+    Update();
+    redis.Kill(master);
+    for (int call = 0; call < 10; ++call) {
+      Fetch();
+      Update();
+      Insert();
+    }
+    redis.Start(master);
+    Recover();
+  }
+}
+
+}  // namespace
+}  // namespace hps
