@@ -48,7 +48,7 @@ uint64_t L1Bytes(const L1Config& l1, const DeviceCacheFactory& factory) {
 
 Config ChooseBudgets(const Config& config, const DeviceCacheFactory& devices) {
   Config chosen = config;
-  if (config.l2.bytes_max == kAutoBytes && config.l2.kind == L2Kind::kMemory) {
+  if (config.l2.bytes_max == kAutoBytes && HasMemory(config.l2.kind)) {
     chosen.l2.bytes_max = L2Bytes();
     LogInfo(absl::StrCat("l2.bytes_max = \"auto\": level 2 may take ",
                          FormatByteSize(chosen.l2.bytes_max)));

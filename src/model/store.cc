@@ -386,7 +386,7 @@ StoreStatistics OpenedStore::Statistics() const {
   resources_->l1->NameDevices(statistics.tables);
   statistics.devices = resources_->l1->States();
   if (!resources_->l1->caches().empty()) statistics.l1_bytes_max = config_.l1.bytes_max;
-  if (config_.l2.kind == L2Kind::kMemory) statistics.l2_bytes_max = config_.l2.bytes_max;
+  if (HasMemory(config_.l2.kind)) statistics.l2_bytes_max = config_.l2.bytes_max;
   return statistics;
 }
 
