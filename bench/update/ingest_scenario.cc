@@ -24,7 +24,7 @@
 #include "bench/scenario.h"
 #include "bench/update/progress_clock.h"
 #include "bench/update/update_world.h"
-#include "update/stream_table.h"
+#include "update/stream_write.h"
 
 namespace hps::bench {
 namespace {
@@ -84,8 +84,7 @@ absl::Status MeasureConsumer(UpdateWorld& world, Measured& measured) {
 }
 
 absl::Status MeasureWrites(UpdateWorld& world, Measured& measured) {
-  const size_t write_rows =
-      std::min(StreamTable::kWriteBytesMax / world.row_bytes(), StreamTable::kWriteRowsMax);
+  const size_t write_rows = std::min(kStreamWriteBytesMax / world.row_bytes(), kStreamWriteRowsMax);
   HPS_RETURN_IF_ERROR(world.MakeStore());
   HPS_ASSIGN_OR_RETURN(const double share, world.WriteChanges(write_rows));
   measured.writes.push_back(share * world.change_bytes());
@@ -126,9 +125,8 @@ void AddResults(const UpdateWorld& world, Measured measured, std::vector<Result>
   speed.params = params;
   speed.params["clock"] = "10 to 100 % of the bytes";
   speed.params["consumer"] = "librdkafka, discards";
-  speed.params["l3_writes"] =
-      absl::StrCat("DurableTable::Write, ", StreamTable::kWriteBytesMax >> 20,
-                   " MiB each, synced every sync_interval");
+  speed.params["l3_writes"] = absl::StrCat("DurableTable::Write, ", kStreamWriteBytesMax >> 20,
+                                           " MiB each, synced every sync_interval");
   speed.target = ">= 0.5";
   speed.runs = kRuns;
   speed.measured = {{"consumer_mb_per_second", consumer},

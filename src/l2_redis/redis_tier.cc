@@ -18,6 +18,10 @@ uint64_t ExpireAfterMs(const RedisConfig& config) {
       std::chrono::ceil<std::chrono::milliseconds>(config.expire_after).count());
 }
 
+Duration WriteTimeout(const RedisConfig& config) {
+  return config.write_timeout == Duration::zero() ? 10 * config.timeout : config.write_timeout;
+}
+
 absl::StatusOr<OpenedSharedTable> OpenShared(const std::shared_ptr<RedisClient>& client,
                                              const RedisConfig& config, const TableInfo& info,
                                              bool writes_changes) {
@@ -28,7 +32,8 @@ absl::StatusOr<OpenedSharedTable> OpenShared(const std::shared_ptr<RedisClient>&
       SharedRedisTable::Options{.key_prefix = config.key_prefix,
                                 .partition_count = PartitionCount(config),
                                 .expire_after_ms = ExpireAfterMs(config),
-                                .writes_changes = writes_changes},
+                                .writes_changes = writes_changes,
+                                .write_timeout = WriteTimeout(config)},
       info);
   SharedTable* const shared = table.get();
   return OpenedSharedTable{.table = std::move(table), .shared = shared};
@@ -45,15 +50,13 @@ class RedisLossyTier final : public LossyTier {
                                                         Incarnation incarnation,
                                                         uint64_t /*bytes_max*/) override {
     HPS_RETURN_IF_ERROR(ValidateTableSpec(spec));
-    const RedisTable::Options options = {
-        .key_prefix = config_.key_prefix,
-        .partition_count = PartitionCount(config_),
-        .incarnation = incarnation,
-        .row_bytes = spec.row_bytes(),
-        .expire_after_ms = ExpireAfterMs(config_),
-        .write_timeout = config_.write_timeout == Duration::zero() ? 10 * config_.timeout
-                                                                   : config_.write_timeout,
-        .reads_replicas = config_.replica_reads};
+    const RedisTable::Options options = {.key_prefix = config_.key_prefix,
+                                         .partition_count = PartitionCount(config_),
+                                         .incarnation = incarnation,
+                                         .row_bytes = spec.row_bytes(),
+                                         .expire_after_ms = ExpireAfterMs(config_),
+                                         .write_timeout = WriteTimeout(config_),
+                                         .reads_replicas = config_.replica_reads};
     return std::make_unique<RedisTable>(client_, options);
   }
 

@@ -10,7 +10,8 @@
 namespace hps {
 namespace {
 
-constexpr RowIdentity kIdentity = {.incarnation = 77, .generation = 0xabcdef0123456789, .key = -5};
+constexpr RowIdentity kRowIdentity = {
+    .incarnation = 77, .generation = 0xabcdef0123456789, .key = -5};
 
 std::string ValueOf(const RowIdentity& identity, Version version, std::string_view row) {
   std::string value;
@@ -21,9 +22,9 @@ std::string ValueOf(const RowIdentity& identity, Version version, std::string_vi
 TEST(RowValueTest, ReadsWhatItWrites) {
   for (const Version version : {Version{0}, Version{1}, std::numeric_limits<Version>::max()}) {
     for (const std::string& row : {std::string(), std::string(32, 'r')}) {
-      const std::string value = ValueOf(kIdentity, version, row);
+      const std::string value = ValueOf(kRowIdentity, version, row);
       EXPECT_EQ(value.size(), kRowValueHeaderBytes + row.size());
-      const RowValue parsed = ParseRowValue(kIdentity, value, 32);
+      const RowValue parsed = ParseRowValue(kRowIdentity, value, 32);
       EXPECT_TRUE(parsed.valid);
       EXPECT_EQ(parsed.version, version);
       EXPECT_EQ(AsText(parsed.row), row);
@@ -32,28 +33,28 @@ TEST(RowValueTest, ReadsWhatItWrites) {
 }
 
 TEST(RowValueTest, EveryChangedByteIsSeen) {
-  const std::string value = ValueOf(kIdentity, 9, std::string(32, 'r'));
+  const std::string value = ValueOf(kRowIdentity, 9, std::string(32, 'r'));
   for (size_t i = 0; i < value.size(); ++i) {
     std::string damaged = value;
     damaged[i] = static_cast<char>(damaged[i] ^ 1);
-    EXPECT_FALSE(ParseRowValue(kIdentity, damaged, 32).valid) << i;
+    EXPECT_FALSE(ParseRowValue(kRowIdentity, damaged, 32).valid) << i;
   }
   for (size_t size = 0; size < value.size(); ++size) {
-    EXPECT_FALSE(ParseRowValue(kIdentity, std::string_view(value).substr(0, size), 32).valid)
+    EXPECT_FALSE(ParseRowValue(kRowIdentity, std::string_view(value).substr(0, size), 32).valid)
         << size;
   }
-  EXPECT_FALSE(ParseRowValue(kIdentity, value + "x", 32).valid);
+  EXPECT_FALSE(ParseRowValue(kRowIdentity, value + "x", 32).valid);
 }
 
 TEST(RowValueTest, IsValidUnderItsNameOnly) {
-  const std::string value = ValueOf(kIdentity, 9, std::string(32, 'r'));
-  RowIdentity other = kIdentity;
+  const std::string value = ValueOf(kRowIdentity, 9, std::string(32, 'r'));
+  RowIdentity other = kRowIdentity;
   other.key = 5;
   EXPECT_FALSE(ParseRowValue(other, value, 32).valid);
-  other = kIdentity;
+  other = kRowIdentity;
   other.generation += uint64_t{1} << 24;  // the same three bytes in the name
   EXPECT_FALSE(ParseRowValue(other, value, 32).valid);
-  other = kIdentity;
+  other = kRowIdentity;
   ++other.incarnation;
   EXPECT_FALSE(ParseRowValue(other, value, 32).valid);
 }

@@ -201,7 +201,7 @@ SharedRedisTable::Work& SharedRedisTable::ThreadWork() {
 // `with_empty`: a piece also for a partition that has no keys.
 void SharedRedisTable::BeginWork(std::span<const Key> keys, size_t keys_max, bool with_empty,
                                  Work& work) const {
-  client_->PrepareSlots();
+  client_->PrepareSlots(work.deadline);
   work.groups.Group(names_, keys, /*reversed=*/true);
   work.pieces.clear();
   work.requests.clear();
@@ -229,6 +229,7 @@ absl::StatusOr<FetchCounts> SharedRedisTable::Fetch(const FetchBatch& batch,
   const StreamFence::Generation* const generation = stream_.current();
   if (count == 0 || generation == nullptr) return counts;
   Work& work = ThreadWork();
+  work.deadline = kNoDeadline;
   BeginWork(batch.keys, kKeysPerFetchMax, /*with_empty=*/false, work);
   for (size_t request = 0; request < work.requests.size(); ++request) {
     const Piece& piece = work.pieces[request];
@@ -244,7 +245,8 @@ absl::StatusOr<FetchCounts> SharedRedisTable::Fetch(const FetchBatch& batch,
   client_->Execute({.bytes = work.bytes,
                     .requests = work.requests,
                     .sink = &sink,
-                    .unanswered = Unanswered::kNothing});
+                    .unanswered = Unanswered::kNothing},
+                   work.deadline);
   if (!sink.damaged().empty()) RemoveDamaged(sink.damaged());
   for (const FetchOutcome outcome : batch.outcomes) {
     counts.hits += outcome == FetchOutcome::kHit ? 1 : 0;
@@ -257,6 +259,7 @@ absl::StatusOr<FetchCounts> SharedRedisTable::Fetch(const FetchBatch& batch,
 // Else a damaged row would stay until it is evicted or changed.
 void SharedRedisTable::RemoveDamaged(std::span<const Key> keys) {
   Work& work = ThreadWork();
+  work.deadline = kNoDeadline;
   BeginWork(keys, kKeysPerFetchMax, /*with_empty=*/false, work);
   for (size_t request = 0; request < work.requests.size(); ++request) {
     const Piece& piece = work.pieces[request];
@@ -271,7 +274,8 @@ void SharedRedisTable::RemoveDamaged(std::span<const Key> keys) {
   client_->Execute({.bytes = work.bytes,
                     .requests = work.requests,
                     .sink = &sink,
-                    .unanswered = Unanswered::kNothing});
+                    .unanswered = Unanswered::kNothing},
+                   work.deadline);
 }
 
 void SharedRedisTable::AppendRow(Key key, const SharedRow& row, std::string& out) const {
@@ -306,7 +310,8 @@ bool SharedRedisTable::RunScript(const RedisScript& script, const WriteRequest& 
     client_->Execute({.bytes = work.bytes,
                       .requests = work.requests,
                       .sink = &sink,
-                      .unanswered = Unanswered::kNothing});
+                      .unanswered = Unanswered::kNothing},
+                     work.deadline);
     for (const RedisRequest& request : work.requests) all_answered &= request.answered;
     const std::vector<size_t> again = sink.TakeUnknownScript();
     for (size_t kept = 0; kept < again.size(); ++kept) {
@@ -364,6 +369,7 @@ void SharedRedisTable::InsertStep(const RowBatch& batch, ApplyEpoch epoch, Inser
   }
   if (keys.empty()) return;
   Work& work = ThreadWork();
+  work.deadline = DeadlineAfter(RealClock(), options_.write_timeout);
   BeginWork(keys, kKeysPerScriptMax, /*with_empty=*/false, work);
   const std::string packed = PackVersions(positions);
   const std::string nonce = PackNonce();
@@ -522,6 +528,7 @@ absl::Status SharedRedisTable::RunStep(const Step& step) {
   const std::string packed_to = PackVersions(to);
   const std::string nonce = PackNonce();
   Work& work = ThreadWork();
+  work.deadline = DeadlineAfter(RealClock(), options_.write_timeout);
   BeginWork(step.keys, std::numeric_limits<uint32_t>::max(), /*with_empty=*/true, work);
   const auto write = [&](const ScriptCall& call, size_t request, Work& into) {
     const Piece& piece = into.pieces[request];

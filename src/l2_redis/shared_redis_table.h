@@ -33,6 +33,7 @@ class SharedRedisTable final : public LossyTable, public SharedTable {
     size_t partition_count = 0;    // of Redis: a table's rows are divided among so many hash slots
     uint64_t expire_after_ms = 0;  // 0 = rows do not expire
     bool writes_changes = true;    // EndChange writes them; else only WriteChange does
+    Duration write_timeout{};      // of each insertion, and of each step of a change
   };
 
   // `info` is of the table in level 3, which nobody changes until this table gets the changes.
@@ -57,6 +58,7 @@ class SharedRedisTable final : public LossyTable, public SharedTable {
   LevelStatistics Statistics() const override;
   absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline deadline) const override;
   bool can_block() const override { return true; }
+  bool has_near_part() const override { return false; }
 
   void BeginChange(std::span<const Key> keys, ApplyEpoch epoch,
                    std::span<const StreamPosition> positions) override;
@@ -79,6 +81,7 @@ class SharedRedisTable final : public LossyTable, public SharedTable {
     std::vector<Piece> pieces;
     std::vector<RedisRequest> requests;
     std::string bytes;
+    Deadline deadline = kNoDeadline;
   };
   // Changes that one script makes in each partition of Redis.
   struct Step {

@@ -9,13 +9,13 @@
 namespace hps {
 namespace {
 
-constexpr SharedIdentity kIdentity = {.table = 77, .key = -5};
+constexpr SharedIdentity kSharedIdentity = {.table = 77, .key = -5};
 constexpr uint64_t kNonce = 123456789;
 
 std::string ValueOf(const SharedRow& row, uint64_t nonce = kNonce) {
   std::string value;
   AppendNonce(nonce, value);
-  AppendSharedRow(kIdentity, row, value);
+  AppendSharedRow(kSharedIdentity, row, value);
   return value;
 }
 
@@ -27,13 +27,13 @@ TEST(SharedValueTest, ARowComesBack) {
                 is_late ? kNonce | kLateBit : kNonce);
     EXPECT_EQ(value.size(), kSharedHeaderBytes + bytes.size());
     SharedRow row;
-    ASSERT_EQ(ParseSharedRow(kIdentity, kNonce, value, bytes.size(), row),
+    ASSERT_EQ(ParseSharedRow(kSharedIdentity, kNonce, value, bytes.size(), row),
               SharedRowState::kCurrent);
     EXPECT_EQ(row.is_late, is_late);
     EXPECT_EQ(row.version, 7u);
     EXPECT_EQ(row.complete_to, 9u);
     EXPECT_EQ(AsText(row.row), bytes);
-    EXPECT_EQ(ParseSharedRow(kIdentity, kNonce + 1, value, bytes.size(), row),
+    EXPECT_EQ(ParseSharedRow(kSharedIdentity, kNonce + 1, value, bytes.size(), row),
               SharedRowState::kGone);
     EXPECT_EQ(ParseSharedRow({.table = 77, .key = -4}, kNonce, value, bytes.size(), row),
               SharedRowState::kDamaged);
@@ -41,8 +41,9 @@ TEST(SharedValueTest, ARowComesBack) {
               SharedRowState::kDamaged);
   }
   SharedRow row;
-  ASSERT_EQ(ParseSharedRow(kIdentity, kNonce, ValueOf({.version = 7, .complete_to = 8}), 16, row),
-            SharedRowState::kCurrent);
+  ASSERT_EQ(
+      ParseSharedRow(kSharedIdentity, kNonce, ValueOf({.version = 7, .complete_to = 8}), 16, row),
+      SharedRowState::kCurrent);
   EXPECT_TRUE(row.row.empty());
 }
 
@@ -56,12 +57,12 @@ TEST(SharedValueTest, EveryFlippedBitIsFound) {
     std::string value = whole;
     value[bit / 8] = static_cast<char>(value[bit / 8] ^ (1 << (bit % 8)));
     SharedRow row;
-    EXPECT_EQ(ParseSharedRow(kIdentity, kNonce, value, bytes.size(), row),
+    EXPECT_EQ(ParseSharedRow(kSharedIdentity, kNonce, value, bytes.size(), row),
               SharedRowState::kDamaged);
   }
   for (size_t size = 0; size < whole.size(); ++size) {
     SharedRow row;
-    EXPECT_EQ(ParseSharedRow(kIdentity, kNonce, whole.substr(0, size), bytes.size(), row),
+    EXPECT_EQ(ParseSharedRow(kSharedIdentity, kNonce, whole.substr(0, size), bytes.size(), row),
               SharedRowState::kDamaged);
   }
 }
