@@ -303,8 +303,8 @@ std::vector<std::vector<Key>> SkewedBatches(const Sizes& sizes, size_t batch, bo
   for (std::vector<Key>& keys : batches) {
     for (size_t i = 0; i < batch; ++i) keys.push_back(KeyOf(ranks.Sample(random) - 1));
     if (!unique) continue;
-    std::ranges::sort(keys);
-    keys.erase(std::ranges::unique(keys).begin(), keys.end());
+    std::sort(keys.begin(), keys.end());
+    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
   }
   return batches;
 }
