@@ -47,10 +47,16 @@ absl::Status BatchExecutor::LookUp(ModelVersion& version, Plans plans, const Loo
   counts_ = {};
   deadline_ = limits.deadline;
   rows_ = RowsPlace::kHost;
-  if (!LookUpOnDevice(version, *session, plans, limits))
-    return LookUpOnHost(*session, plans, limits);
-  rows_ = RowsPlace::kDevice;
-  return absl::OkStatus();
+  const OnDevice on_device = LookUpOnDevice(version, *session, plans, limits);
+  if (on_device == OnDevice::kDone) {
+    rows_ = RowsPlace::kDevice;
+    return absl::OkStatus();
+  }
+  LookupLimits on_host = limits;
+  // A device that hangs may have taken all of the time: the levels below have the rows.
+  if (on_device == OnDevice::kFailed)
+    on_host.deadline = std::max(limits.deadline, options_.clock->Now() + kSecondLookupMin);
+  return LookUpOnHost(*session, plans, on_host);
 }
 
 Duration BatchExecutor::TimeUntil(Deadline deadline) const {
@@ -58,23 +64,22 @@ Duration BatchExecutor::TimeUntil(Deadline deadline) const {
   return deadline > now ? deadline - now : Duration::zero();
 }
 
-// Whether it has looked them up: false where the rows have to come to the host.
-bool BatchExecutor::LookUpOnDevice(ModelVersion& version, LookupSession& session, Plans plans,
-                                   const LookupLimits& limits) {
-  if (plans.empty() || !DeviceLookup::Takes(plans)) return false;
+BatchExecutor::OnDevice BatchExecutor::LookUpOnDevice(ModelVersion& version, LookupSession& session,
+                                                      Plans plans, const LookupLimits& limits) {
+  if (plans.empty() || !DeviceLookup::Takes(plans)) return OnDevice::kNotTried;
   const auto network = version.prediction_session(options_.slot);
   RowRoom* const room = network.ok() ? (*network)->row_room() : nullptr;
-  if (room == nullptr || !device_.Admits(options_.clock->Now())) return false;
+  if (room == nullptr || !device_.Admits(options_.clock->Now())) return OnDevice::kNotTried;
   const absl::Status looked_up =
       device_lookup_.Run(session, *room, plans,
                          {.timeout = TimeUntil(limits.deadline), .cancel = limits.cancel}, counts_);
   if (looked_up.ok()) {
     device_.NoteAnswer();
-    return true;
+    return OnDevice::kDone;
   }
   counts_ = {};
   NoteDeviceFailure(looked_up);
-  return false;
+  return OnDevice::kFailed;
 }
 
 // Other errors are of this batch alone, and the host says them again.

@@ -70,8 +70,9 @@ class BatchExecutor {
   // Where the rows of the last LookUp are, as far as only the network reads them.
   enum class RowsPlace { kHost, kDevice, kLost };
 
-  bool LookUpOnDevice(ModelVersion& version, LookupSession& session, Plans plans,
-                      const LookupLimits& limits);
+  enum class OnDevice { kNotTried, kFailed, kDone };
+  OnDevice LookUpOnDevice(ModelVersion& version, LookupSession& session, Plans plans,
+                          const LookupLimits& limits);
   absl::Status LookUpOnHost(LookupSession& session, Plans plans, const LookupLimits& limits);
   absl::Status LookUpAgain(ModelVersion& version, Plans plans);
   void NoteDeviceFailure(const absl::Status& status);

@@ -329,9 +329,12 @@ bool SharedRedisTable::RunScript(const RedisScript& script, const WriteRequest& 
 
 absl::StatusOr<InsertCounts> SharedRedisTable::Insert(const RowBatch& batch, ApplyEpoch epoch) {
   InsertCounts counts;
+  const Deadline deadline = WriteEnd();
   const size_t step = StepKeys(row_bytes_);
-  for (size_t end = batch.keys.size(); end > 0; end -= std::min(end, step))
-    InsertStep(Part(batch, end - std::min(end, step), end), epoch, counts);
+  for (size_t end = batch.keys.size(); end > 0; end -= std::min(end, step)) {
+    if (RealClock().Now() >= deadline) break;
+    InsertStep(Part(batch, end - std::min(end, step), end), epoch, deadline, counts);
+  }
   counts.dropped = batch.keys.size() - counts.inserted - counts.held - counts.refused;
   insertions_.fetch_add(counts.inserted, std::memory_order_relaxed);
   refused_.fetch_add(counts.refused, std::memory_order_relaxed);
@@ -342,7 +345,8 @@ absl::StatusOr<InsertCounts> SharedRedisTable::Insert(const RowBatch& batch, App
 // The positions are read before the fence is asked: a row whose key has not changed since `epoch`
 // is then complete up to them. It may be written later, because the script compares them with the
 // mark.
-void SharedRedisTable::InsertStep(const RowBatch& batch, ApplyEpoch epoch, InsertCounts& counts) {
+void SharedRedisTable::InsertStep(const RowBatch& batch, ApplyEpoch epoch, Deadline deadline,
+                                  InsertCounts& counts) {
   const StreamFence::Generation* const generation = stream_.current();
   if (generation == nullptr) return;
   const std::vector<Version> positions = generation->Positions();
@@ -369,7 +373,7 @@ void SharedRedisTable::InsertStep(const RowBatch& batch, ApplyEpoch epoch, Inser
   }
   if (keys.empty()) return;
   Work& work = ThreadWork();
-  work.deadline = DeadlineAfter(RealClock(), options_.write_timeout);
+  work.deadline = deadline;
   BeginWork(keys, kKeysPerScriptMax, /*with_empty=*/false, work);
   const std::string packed = PackVersions(positions);
   const std::string nonce = PackNonce();
@@ -471,7 +475,9 @@ absl::Status SharedRedisTable::WriteChange(const SharedChange& change) {
       !std::ranges::all_of(change.write->positions, is_known)) {
     return absl::OkStatus();
   }
-  for (const Step& step : StepsOf(change, *generation)) HPS_RETURN_IF_ERROR(RunStep(step));
+  const Deadline deadline = WriteEnd();
+  for (const Step& step : StepsOf(change, *generation))
+    HPS_RETURN_IF_ERROR(RunStep(step, deadline));
   return absl::OkStatus();
 }
 
@@ -516,7 +522,7 @@ std::vector<SharedRedisTable::Step> SharedRedisTable::StepsOf(
   return steps;
 }
 
-absl::Status SharedRedisTable::RunStep(const Step& step) {
+absl::Status SharedRedisTable::RunStep(const Step& step, Deadline deadline) {
   const StreamFence::Generation* const generation = stream_.current();
   if (generation == nullptr || generation->partition_count() != step.to.size())
     return absl::OkStatus();
@@ -528,7 +534,7 @@ absl::Status SharedRedisTable::RunStep(const Step& step) {
   const std::string packed_to = PackVersions(to);
   const std::string nonce = PackNonce();
   Work& work = ThreadWork();
-  work.deadline = DeadlineAfter(RealClock(), options_.write_timeout);
+  work.deadline = deadline;
   BeginWork(step.keys, std::numeric_limits<uint32_t>::max(), /*with_empty=*/true, work);
   const auto write = [&](const ScriptCall& call, size_t request, Work& into) {
     const Piece& piece = into.pieces[request];

@@ -33,7 +33,7 @@ class SharedRedisTable final : public LossyTable, public SharedTable {
     size_t partition_count = 0;    // of Redis: a table's rows are divided among so many hash slots
     uint64_t expire_after_ms = 0;  // 0 = rows do not expire
     bool writes_changes = true;    // EndChange writes them; else only WriteChange does
-    Duration write_timeout{};      // of each insertion, and of each step of a change
+    Duration write_timeout{};      // of each insertion and change
   };
 
   // `info` is of the table in level 3, which nobody changes until this table gets the changes.
@@ -109,10 +109,11 @@ class SharedRedisTable final : public LossyTable, public SharedTable {
   void RemoveDamaged(std::span<const Key> keys);
   // Runs a script for each piece of the work. False: some pieces were not run.
   bool RunScript(const RedisScript& script, const WriteRequest& write, Work& work, CountSink& sink);
-  void InsertStep(const RowBatch& batch, ApplyEpoch epoch, InsertCounts& counts);
+  void InsertStep(const RowBatch& batch, ApplyEpoch epoch, Deadline deadline, InsertCounts& counts);
   std::vector<Step> StepsOf(const SharedChange& change,
                             const StreamFence::Generation& generation) const;
-  absl::Status RunStep(const Step& step);
+  absl::Status RunStep(const Step& step, Deadline deadline);
+  Deadline WriteEnd() const { return DeadlineAfter(RealClock(), options_.write_timeout); }
 
   const std::shared_ptr<RedisClient> client_;
   const Options options_;

@@ -19,7 +19,7 @@ local function generation_of(versions, at)
 end
 local function mark_of(name)
   local mark = redis.call('GET', name)
-  return mark and #mark >= 8 and #mark % 8 == 0 and mark
+  return mark and #mark >= 8 and #mark % 8 == 0 and string.byte(mark) < 128 and mark
 end
 local function late(nonce)
   return string.char(string.byte(nonce) + 128) .. string.sub(nonce, 2)
@@ -79,11 +79,12 @@ if mark then
   if known > own or (known == own and #mark ~= #to + 8) then return -1 end
   if known < own then mark = false end
 end
-local is_new, is_done = not mark, true
+local is_new, is_done, is_behind = not mark, true, false
 for i = 1, mark and #to or 0, 8 do
   if string.sub(from, i, i + 7) ~= '\0\0\0\0\0\0\0\0' then
     if is_less(mark, 8 + i, from, i) then is_new = true end
     if is_less(mark, 8 + i, to, i) then is_done = false end
+    if is_less(to, i, mark, 8 + i) then is_behind = true end
   end
 end
 local behind = {}
@@ -100,6 +101,8 @@ if is_done then return 0 end
 local fresh_nonce = string.sub(mark, 1, 8)
 local late_nonce = late(fresh_nonce)
 local changed = 0
+-- Of a partition in which this node is behind the mark, a late row stays late: other changes of its
+-- key may be missing.
 for i = 2, #KEYS do
   local row = ARGV[i + 2]
   local held = redis.call('GETRANGE', KEYS[i], 0, 23)
@@ -108,7 +111,7 @@ for i = 2, #KEYS do
     if #row == 20 then
       redis.call('DEL', KEYS[i])
     else
-      set(KEYS[i], fresh_nonce .. row, 'KEEPTTL')
+      set(KEYS[i], (is_behind and held_nonce or fresh_nonce) .. row, 'KEEPTTL')
     end
     changed = changed + 1
   end

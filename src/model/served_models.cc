@@ -303,10 +303,15 @@ absl::StatusOr<std::unique_ptr<DurableTable>> ServedModels::OpenIncarnation(
       absl::StrCat("table '", table, "' was imported again while it was being opened")));
 }
 
-// REQUIRES: nobody writes the table. A table with an import id is shared if the level can be.
+// A table with an import id is shared if the level can be.
+bool ServedModels::IsShared(const TableInfo& info) const {
+  return parts_.l2->open_shared != nullptr && !info.import_id.empty();
+}
+
+// REQUIRES: nobody writes the table.
 absl::StatusOr<OpenedSharedTable> ServedModels::OpenLossy(const TableBuild& table) const {
   const TableInfo info = table.l3->Info();
-  if (parts_.l2->open_shared != nullptr && !info.import_id.empty()) {
+  if (IsShared(info)) {
     const bool writes_changes = parts_.config->update.shared_group.empty();
     return parts_.l2->open_shared(info, writes_changes);
   }
@@ -326,7 +331,7 @@ OpenedSharedTable ServedModels::OpenL2(TableBuild& table) const {
         "it needs at least ", FormatByteSize(request.least_bytes),
         ", and less of l2.bytes_max = ", FormatByteSize(parts_.config->l2.bytes_max), " is left"));
   }
-  if (lacks_budget && parts_.l2->is_layered()) {
+  if (lacks_budget && parts_.l2->is_layered() && !IsShared(table.l3->Info())) {
     LogWarning(absl::StrCat("table '", table.l3->spec().name,
                             "' is in Redis only, without a part in memory: ", reason.ToString()));
   }

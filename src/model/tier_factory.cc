@@ -64,7 +64,8 @@ absl::StatusOr<L2Tier> MakeMemoryRedisL2(const L2Config& config) {
   L2Tier memory = MakeMemoryL2(config);
   return L2Tier{.tier = MakeLayeredTier(std::move(memory.tier), std::move(redis.tier)),
                 .bytes_for = std::move(memory.bytes_for),
-                .remote_statistics = std::move(redis.remote_statistics)};
+                .remote_statistics = std::move(redis.remote_statistics),
+                .open_shared = std::move(redis.open_shared)};
 }
 
 }  // namespace

@@ -19,6 +19,8 @@ namespace {
 
 // Between two looks at what the watcher has found.
 constexpr auto kSlice = std::chrono::milliseconds(20);
+// After a broker did not answer the question that wakes fetching.
+constexpr auto kWakeRest = std::chrono::seconds(1);
 constexpr auto kHintsEvery = std::chrono::milliseconds(500);
 // A partition that has records and gives none, and the longest wait until it is assigned again.
 constexpr auto kStuckLookEvery = std::chrono::seconds(1);
@@ -348,10 +350,15 @@ void KafkaSource::WakeFetching() {
   std::map<std::string, std::vector<uint32_t>> behind;
   {
     MutexLock lock(mutex_);
+    if (RealClock().Now() < next_wake_) return;
     behind = PartitionsBehind();
   }
-  for (const auto& [topic, partitions] : behind)
-    client_->AskOffsets(topic, partitions, KafkaClient::kHigh, kSlice).IgnoreError();
+  for (const auto& [topic, partitions] : behind) {
+    if (client_->AskOffsets(topic, partitions, KafkaClient::kHigh, kSlice).ok()) continue;
+    MutexLock lock(mutex_);
+    next_wake_ = RealClock().Now() + kWakeRest;  // others must not wait for a broker that is down
+    return;
+  }
 }
 
 // By topic: assigned partitions that have records for us at the brokers.

@@ -116,6 +116,7 @@ class KafkaSource final : public UpdateSource {
   RateLimiter bytes_ HPS_GUARDED_BY(mutex_);
   TimePoint next_hints_ HPS_GUARDED_BY(mutex_){};
   TimePoint next_stuck_ HPS_GUARDED_BY(mutex_){};
+  TimePoint next_wake_ HPS_GUARDED_BY(mutex_){};
 };
 
 }  // namespace hps
