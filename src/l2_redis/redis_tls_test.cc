@@ -85,7 +85,8 @@ TEST(RedisTlsTest, ACertificateForAnotherHost) {
 TEST(RedisTlsTest, AServerThatWantsACertificateOfTheClient) {
   TestRedis redis({.settings = {"tls-auth-clients=yes"}, .tls = true});
   RedisConfig config = redis.Config();
-  ExpectDown(config, absl::StatusCode::kUnavailable, "certificate required");
+  // Its reason, "certificate required", is lost if it resets the connection.
+  ExpectDown(config, absl::StatusCode::kUnavailable, "");
   config.tls_certificate = redis.Certificate("client.pem");
   config.tls_key = redis.Certificate("client.key");
   EXPECT_TRUE(Watched(config).Recovers());

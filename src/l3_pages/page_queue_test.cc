@@ -145,10 +145,10 @@ TEST(ThreadPageQueueTest, WaitsNoLongerThanItsDeadline) {
 
 // The queue takes no read that the pool refuses; the fetch reads the page itself.
 TEST(ThreadPageQueueTest, TellsThatThePoolIsFull) {
-  const auto workers = *WorkerPool::Create({.name = "test", .thread_count = 1, .queue_max = 1});
   Latch go_on(1);
   BlockedWorker first(go_on);
   BlockedWorker second(go_on);
+  const auto workers = *WorkerPool::Create({.name = "test", .thread_count = 1, .queue_max = 1});
   ASSERT_TRUE(workers->Post(&first).ok());
   while (!workers->Post(&second).ok()) std::this_thread::yield();  // until the first one runs
   const auto queue = *MakePreadQueue(*workers);
