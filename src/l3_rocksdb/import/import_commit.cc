@@ -16,6 +16,7 @@
 #include "base/logging.h"
 #include "base/macros.h"
 #include "l3_rocksdb/files/file_checksum.h"
+#include "l3_rocksdb/files/page_store.h"
 #include "l3_rocksdb/files/store_files.h"
 #include "l3_rocksdb/status.h"
 #include "l3_rocksdb/store_table.h"
@@ -67,13 +68,17 @@ std::vector<TableRecord> RecordsOf(const Database& database, const StagedImport&
     next_order = std::max(next_order, table.order + 1);
   std::vector<TableRecord> records;
   for (const StagedTable& table : import.tables) {
+    std::vector<PageFileRecord> page_files;
+    for (const StagedPageFile& file : table.page_files) page_files.push_back(file.record);
     const auto known = catalog.tables.find(table.spec.name);
     const uint64_t order = known != catalog.tables.end() ? known->second.order : next_order++;
     records.push_back({.spec = table.spec,
                        .incarnation = table.incarnation,
                        .row_count = table.row_count,
                        .order = order,
-                       .update_start = import.update_start});
+                       .update_start = import.update_start,
+                       .in_page_files = table.in_page_files,
+                       .page_files = std::move(page_files)});
   }
   return records;
 }
@@ -115,12 +120,33 @@ absl::Status CheckFile(const Database& database, const StagedImport& import,
       absl::StrCat("'", path, "': wrong checksum, the file has changed since it was written"));
 }
 
+// As CheckFile, of a page file, whose pages have checksums.
+absl::Status CheckPageFile(const StagedImport& import, const StagedTable& table,
+                           const StagedPageFile& file) {
+  const std::string path = import.directory + "/" + file.name;
+  const auto damaged = [&path](const std::string& why) {
+    return absl::DataLossError(absl::StrCat("'", path, "': ", why));
+  };
+  const auto opened = PageFile::Open({path, table.incarnation, table.spec.row_bytes(), false});
+  if (absl::IsNotFound(opened.status())) return damaged("the file is missing");
+  HPS_RETURN_IF_ERROR(opened.status());
+  HPS_ASSIGN_OR_RETURN(const std::vector<PageKeyRange> lost, (*opened)->FindDamage());
+  const PageFileDescription& found = (*opened)->description();
+  if (!lost.empty() || (*opened)->is_impaired() || found.row_count != file.record.row_count ||
+      found.first_key != file.record.first_key || found.last_key != file.record.last_key) {
+    return damaged("the file has changed since it was written");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckFiles(const Database& database, const StagedImport& import) {
   for (const StagedTable& table : import.tables) {
     for (const StagedFile& file : table.row_files)
       HPS_RETURN_IF_ERROR(CheckFile(database, import, file));
     for (const StagedFile& file : table.key_files)
       HPS_RETURN_IF_ERROR(CheckFile(database, import, file));
+    for (const StagedPageFile& file : table.page_files)
+      HPS_RETURN_IF_ERROR(CheckPageFile(import, table, file));
   }
   if (import.network.has_value()) return ReadStagedNetwork(database.env(), import).status();
   return absl::OkStatus();
@@ -226,6 +252,23 @@ absl::Status IngestFiles(Database& database, const StagedImport& import,
   return absl::OkStatus();
 }
 
+// Moves page files into the store, and opens them.
+absl::Status TakePageFiles(Database& database, const StagedImport& import,
+                           Database::NewContents& contents) {
+  for (size_t i = 0; i < import.tables.size(); ++i) {
+    const StagedTable& table = import.tables[i];
+    std::vector<std::string> files;
+    for (const StagedPageFile& file : table.page_files)
+      files.push_back(import.directory + "/" + file.name);
+    if (!files.empty()) {
+      HPS_RETURN_IF_ERROR(
+          LinkPageFiles(database.env(), database.path(), table.incarnation, files));
+    }
+    HPS_ASSIGN_OR_RETURN(contents.pages.emplace_back(), database.OpenPagesOf(contents.tables[i]));
+  }
+  return absl::OkStatus();
+}
+
 // Makes and fills the column families of what the import brings. After an error the caller drops
 // those that were made.
 absl::Status WriteFamilies(Database& database, const StagedImport& import,
@@ -235,6 +278,7 @@ absl::Status WriteFamilies(Database& database, const StagedImport& import,
     HPS_RETURN_IF_ERROR(database.PutNewNetwork(import.network->model, network, contents));
   }
   HPS_ASSIGN_OR_RETURN(contents.handles, database.CreateFamilies(contents.tables));
+  HPS_RETURN_IF_ERROR(TakePageFiles(database, import, contents));
   return IngestFiles(database, import, contents.handles);
 }
 

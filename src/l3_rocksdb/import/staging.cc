@@ -24,7 +24,8 @@ namespace hps {
 namespace {
 
 constexpr uint64_t kManifestMagic = 0x3147415453535048;  // "HPSSTAG1"
-constexpr uint32_t kManifestVersion = 4;                 // has a network
+constexpr uint32_t kManifestVersion = 5;                 // has page files
+constexpr uint32_t kManifestVersionNetwork = 4;          // has a network
 constexpr uint32_t kManifestVersionWithout = 3;          // an import without one
 constexpr uint32_t kManifestVersionMin = 2;              // has no update start
 constexpr char kManifestName[] = "/manifest";
@@ -74,6 +75,35 @@ std::vector<StagedFile> TakeFiles(RecordReader& reader) {
     files.push_back(std::move(file));
   }
   return files;
+}
+
+void AddPageFiles(RecordWriter& record, const StagedTable& table) {
+  record.Add(static_cast<uint8_t>(table.in_page_files ? 1 : 0));
+  record.Add(static_cast<uint32_t>(table.page_files.size()));
+  for (const StagedPageFile& file : table.page_files) {
+    record.AddText(file.name).Add(file.record.row_count);
+    record.Add(file.record.first_key).Add(file.record.last_key);
+  }
+}
+
+void TakePageFiles(RecordReader& reader, StagedTable& table) {
+  table.in_page_files = reader.Take<uint8_t>() != 0;
+  const uint32_t count = reader.Take<uint32_t>();
+  for (uint32_t i = 0; i < count && reader.good(); ++i) {
+    StagedPageFile& file = table.page_files.emplace_back();
+    file.name = std::string(reader.TakeText());
+    file.record.row_count = reader.Take<uint64_t>();
+    file.record.first_key = reader.Take<Key>();
+    file.record.last_key = reader.Take<Key>();
+  }
+}
+
+// The lowest one that has what the import brings.
+uint32_t ManifestVersionOf(const StagedImport& import) {
+  for (const StagedTable& table : import.tables) {
+    if (table.in_page_files) return kManifestVersion;
+  }
+  return import.network.has_value() ? kManifestVersionNetwork : kManifestVersionWithout;
 }
 
 void AddNetwork(RecordWriter& record, const StagedNetwork& network) {
@@ -145,10 +175,10 @@ absl::StatusOr<Staging> ReadStaging(rocksdb::Env* env, const std::string& store)
   return staging;
 }
 
-uint64_t BytesOf(rocksdb::Env* env, const std::string& directory,
-                 const std::vector<StagedFile>& files) {
+template <typename File>
+uint64_t BytesOf(rocksdb::Env* env, const std::string& directory, const std::vector<File>& files) {
   uint64_t sum = 0;
-  for (const StagedFile& file : files) {
+  for (const File& file : files) {
     uint64_t bytes = 0;
     if (env->GetFileSize(directory + "/" + file.name, &bytes).ok()) sum += bytes;
   }
@@ -163,7 +193,8 @@ PendingImport Describe(rocksdb::Env* env, const StagedImport& import) {
     info.incarnation = table.incarnation;
     info.row_count = table.row_count;
     info.bytes = BytesOf(env, import.directory, table.row_files) +
-                 BytesOf(env, import.directory, table.key_files);
+                 BytesOf(env, import.directory, table.key_files) +
+                 BytesOf(env, import.directory, table.page_files);
   }
   return waiting;
 }
@@ -247,8 +278,9 @@ void RemoveReplaced(rocksdb::Env* env, const std::string& store,
 
 std::string EncodeStagedImport(const StagedImport& import) {
   RecordWriter record;
+  const uint32_t version = ManifestVersionOf(import);
   record.Add(kManifestMagic)
-      .Add(import.network.has_value() ? kManifestVersion : kManifestVersionWithout)
+      .Add(version)
       .Add(import.order);
   record.Add(static_cast<uint8_t>(import.update_start.kind)).Add(import.update_start.time_ms);
   record.Add(static_cast<uint32_t>(import.tables.size()));
@@ -258,7 +290,10 @@ std::string EncodeStagedImport(const StagedImport& import) {
     record.AddText(AsText(table.spec.default_row));
     AddFiles(record, table.row_files);
     AddFiles(record, table.key_files);
+    if (version == kManifestVersion) AddPageFiles(record, table);
   }
+  if (version == kManifestVersion)
+    record.Add(static_cast<uint8_t>(import.network.has_value() ? 1 : 0));
   if (import.network.has_value()) AddNetwork(record, *import.network);
   const uint64_t checksum = XXH3_64bits(record.text().data(), record.text().size());
   record.Add(checksum);
@@ -297,10 +332,13 @@ absl::StatusOr<StagedImport> DecodeStagedImport(std::string_view bytes) {
     table.spec.default_row.assign(default_row.begin(), default_row.end());
     table.row_files = TakeFiles(reader);
     table.key_files = TakeFiles(reader);
+    if (version == kManifestVersion) TakePageFiles(reader, table);
     if (!ValidateTableSpec(table.spec).ok()) return damaged;
     import.tables.push_back(std::move(table));
   }
-  if (version > kManifestVersionWithout) import.network = TakeNetwork(reader);
+  const bool has_network = version == kManifestVersion ? reader.Take<uint8_t>() != 0
+                                                       : version == kManifestVersionNetwork;
+  if (has_network) import.network = TakeNetwork(reader);
   if (!reader.AtEnd()) return damaged;
   return import;
 }
@@ -448,6 +486,8 @@ absl::Status RemoveStagedTable(rocksdb::Env* env, const std::string& store,
     for (const StagedFile& file : other.row_files)
       RemoveStagedFile(env, import.directory, file.name);
     for (const StagedFile& file : other.key_files)
+      RemoveStagedFile(env, import.directory, file.name);
+    for (const StagedPageFile& file : other.page_files)
       RemoveStagedFile(env, import.directory, file.name);
   }
   import = std::move(rest);
