@@ -230,9 +230,8 @@ absl::Status CheckFormatRecord(rocksdb::DB& db) {
 }  // namespace
 
 uint32_t CatalogContents::FormatToWrite() const {
-  const bool has_pages = std::any_of(tables.begin(), tables.end(), [](const auto& table) {
-    return table.second.in_page_files;
-  });
+  const bool has_pages = std::any_of(tables.begin(), tables.end(),
+                                     [](const auto& table) { return table.second.in_page_files; });
   if (has_pages) return kPagesFormatVersion;
   return networks.empty() ? kFirstFormatVersion : kNetworkFormatVersion;
 }

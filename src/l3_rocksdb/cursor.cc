@@ -166,9 +166,9 @@ absl::Status LayeredCursor::Fill() {
   if (base_next_ < base_end_) return absl::OkStatus();
   base_next_ = 0;
   base_end_ = 0;
-  HPS_ASSIGN_OR_RETURN(base_end_,
-                       base_->Next(base_keys_, {base_rows_.data(), kBaseRows, row_bytes_, row_bytes_},
-                                   base_versions_));
+  HPS_ASSIGN_OR_RETURN(
+      base_end_, base_->Next(base_keys_, {base_rows_.data(), kBaseRows, row_bytes_, row_bytes_},
+                             base_versions_));
   return absl::OkStatus();
 }
 
@@ -205,7 +205,6 @@ absl::StatusOr<size_t> LayeredCursor::Next(std::span<Key> keys, HostRows rows,
   }
   return row_count;
 }
-
 
 }  // namespace
 

@@ -308,8 +308,7 @@ absl::Status Database::LoadTables(const Database* former) {
   return loaded;
 }
 
-absl::StatusOr<std::shared_ptr<const FamilyPages>> Database::OpenPagesOf(
-    const TableRecord& table) {
+absl::StatusOr<std::shared_ptr<const FamilyPages>> Database::OpenPagesOf(const TableRecord& table) {
   if (!table.in_page_files) return std::shared_ptr<const FamilyPages>();
   std::shared_ptr<PageReader> reader;
   {
@@ -323,8 +322,8 @@ absl::StatusOr<std::shared_ptr<const FamilyPages>> Database::OpenPagesOf(
   return OpenPages(path(), table, options_.direct_reads, reader);
 }
 
-// A reader's state of the store may be older than the files: the writer removes those of tables that
-// it has replaced. A file that is missing although the state is the newest is lost.
+// A reader's state of the store may be older than the files: the writer removes those of tables
+// that it has replaced. A file that is missing although the state is the newest is lost.
 absl::Status Database::LoadPages(Family& family, const Database* former) {
   if (former != nullptr) {
     MutexLock lock(former->mutex_);

@@ -119,9 +119,9 @@ class Database : public std::enable_shared_from_this<Database> {
   // replaces that of its model.
   struct NewContents {
     std::vector<TableRecord> tables;
-    std::vector<rocksdb::ColumnFamilyHandle*> handles;  // of the tables
+    std::vector<rocksdb::ColumnFamilyHandle*> handles;        // of the tables
     std::vector<std::shared_ptr<const FamilyPages>> pages{};  // likewise; none: all null
-    std::string network_model;                          // empty: no network
+    std::string network_model;                                // empty: no network
     NetworkRecord network;
     rocksdb::ColumnFamilyHandle* network_handle = nullptr;
 

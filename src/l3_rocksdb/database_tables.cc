@@ -262,8 +262,7 @@ absl::Status Database::SwitchTables(NewContents contents, const std::vector<Inca
   }
   CatalogContents after = before;
   for (const TableRecord& table : contents.tables) after.tables[table.spec.name] = table;
-  if (!contents.network_model.empty())
-    after.networks[contents.network_model] = contents.network;
+  if (!contents.network_model.empty()) after.networks[contents.network_model] = contents.network;
   if (after.FormatToWrite() > kFirstFormatVersion) PutFormat(batch, after.FormatToWrite());
   for (const Incarnation incarnation : replaced) PutUsed(batch, incarnation);
   absl::Status ready = CheckRoomFor(batch.GetDataSize());

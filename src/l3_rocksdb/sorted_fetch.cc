@@ -70,7 +70,7 @@ class Fetcher {
   FetchScratch& scratch_;
   rocksdb::ReadOptions read_options_;
   bool sorted_ = false;
-  size_t first_ = 0;  // position of the task's first key
+  size_t first_ = 0;            // position of the task's first key
   size_t unchanged_count_ = 0;  // of scratch_.unchanged
   FetchCounts counts_;
   absl::Status read_error_;  // of the first read that failed without damage

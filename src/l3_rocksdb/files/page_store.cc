@@ -64,8 +64,8 @@ absl::StatusOr<std::shared_ptr<const FamilyPages>> OpenPages(
   options.direct = direct;
   for (size_t i = 0; i < table.page_files.size(); ++i) {
     const PageFileRecord& file = table.page_files[i];
-    options.parts.push_back({PageFilePath(store, table.incarnation, i), file.row_count,
-                             file.first_key, file.last_key});
+    options.parts.push_back(
+        {PageFilePath(store, table.incarnation, i), file.row_count, file.first_key, file.last_key});
   }
   auto pages = std::make_shared<FamilyPages>();
   pages->reader = reader;
@@ -94,8 +94,7 @@ absl::Status LinkPageFiles(rocksdb::Env* env, const std::string& store, Incarnat
   return SyncDirectory(env, PagesDirectory(store));
 }
 
-absl::Status RemovePageFiles(rocksdb::Env* env, const std::string& store,
-                             Incarnation incarnation) {
+absl::Status RemovePageFiles(rocksdb::Env* env, const std::string& store, Incarnation incarnation) {
   return RemoveIf(env, store, [&](Incarnation found) { return found == incarnation; });
 }
 

@@ -279,9 +279,7 @@ void RemoveReplaced(rocksdb::Env* env, const std::string& store,
 std::string EncodeStagedImport(const StagedImport& import) {
   RecordWriter record;
   const uint32_t version = ManifestVersionOf(import);
-  record.Add(kManifestMagic)
-      .Add(version)
-      .Add(import.order);
+  record.Add(kManifestMagic).Add(version).Add(import.order);
   record.Add(static_cast<uint8_t>(import.update_start.kind)).Add(import.update_start.time_ms);
   record.Add(static_cast<uint32_t>(import.tables.size()));
   for (const StagedTable& table : import.tables) {
