@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "l3_rocksdb/rocks_store.h"
 #include "l3_rocksdb/salvage/verify.h"
 #include "l3_rocksdb/test_store.h"
 
@@ -141,6 +142,51 @@ TEST_F(PageImportTest, AMissingFileIsLost) {
   EXPECT_EQ(report.rows, 0u);
   Import(2);
   EXPECT_EQ(OutcomeOf(10, 2), FetchOutcome::kHit);
+}
+
+class StagedPageImportTest : public PageImportTest {
+ protected:
+  // A server has the store; a command imports beside it. Returns the path of the staged page file.
+  std::string Stage(Version stamp) {
+    options_.role = OwnerRole::kServer;
+    Import(1);
+    RocksStoreOptions command = options_;
+    command.role = OwnerRole::kCommand;
+    const std::vector<TableSpec> specs = {{.name = "m/t", .dim = kDim}};
+    auto import = StageImport(command, specs);
+    EXPECT_TRUE(import.ok()) << import.status();
+    StampedRows rows(stamp, kDim * 4, {10, 20});
+    EXPECT_TRUE((*import)->Add(0, 0, rows.keys(), rows.rows()).ok());
+    const auto committed = (*import)->Commit();
+    EXPECT_TRUE(committed.ok() && committed->staged) << committed.status();
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(directory_.Path("store/staging"))) {
+      if (entry.path().extension() == ".rows") return entry.path().string();
+    }
+    ADD_FAILURE() << "no staged page file";
+    return {};
+  }
+};
+
+TEST_F(StagedPageImportTest, TheServerTakesIt) {
+  Stage(2);
+  const auto changed = store_->Refresh();
+  ASSERT_TRUE(changed.ok()) << changed.status();
+  EXPECT_TRUE(*changed);
+  table_ = *store_->OpenTable("m/t");
+  EXPECT_EQ(OutcomeOf(10, 2), FetchOutcome::kHit);
+  EXPECT_EQ(OutcomeOf(12, 2), FetchOutcome::kAbsent);
+  EXPECT_EQ(PageFiles().size(), 1u);
+}
+
+TEST_F(StagedPageImportTest, TheServerRejectsADamagedFile) {
+  const std::string path = Stage(2);
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 4096);
+  static_cast<void>(store_->Refresh());
+  EXPECT_EQ(store_->TakeRejectedImports("m").size(), 1u);
+  table_ = *store_->OpenTable("m/t");
+  EXPECT_EQ(OutcomeOf(10, 1), FetchOutcome::kHit);
+  EXPECT_EQ(PageFiles().size(), 1u);
 }
 
 TEST_F(PageImportTest, ASnapshotHasTheFiles) {

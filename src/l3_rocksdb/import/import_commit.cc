@@ -18,6 +18,7 @@
 #include "l3_rocksdb/files/file_checksum.h"
 #include "l3_rocksdb/files/page_store.h"
 #include "l3_rocksdb/files/store_files.h"
+#include "l3_rocksdb/import/staged_pages.h"
 #include "l3_rocksdb/status.h"
 #include "l3_rocksdb/store_table.h"
 #include "tier/table_payload.h"
@@ -120,25 +121,6 @@ absl::Status CheckFile(const Database& database, const StagedImport& import,
       absl::StrCat("'", path, "': wrong checksum, the file has changed since it was written"));
 }
 
-// As CheckFile, of a page file, whose pages have checksums.
-absl::Status CheckPageFile(const StagedImport& import, const StagedTable& table,
-                           const StagedPageFile& file) {
-  const std::string path = import.directory + "/" + file.name;
-  const auto damaged = [&path](const std::string& why) {
-    return absl::DataLossError(absl::StrCat("'", path, "': ", why));
-  };
-  const auto opened = PageFile::Open({path, table.incarnation, table.spec.row_bytes(), false});
-  if (absl::IsNotFound(opened.status())) return damaged("the file is missing");
-  HPS_RETURN_IF_ERROR(opened.status());
-  HPS_ASSIGN_OR_RETURN(const std::vector<PageKeyRange> lost, (*opened)->FindDamage());
-  const PageFileDescription& found = (*opened)->description();
-  if (!lost.empty() || (*opened)->is_impaired() || found.row_count != file.record.row_count ||
-      found.first_key != file.record.first_key || found.last_key != file.record.last_key) {
-    return damaged("the file has changed since it was written");
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckFiles(const Database& database, const StagedImport& import) {
   for (const StagedTable& table : import.tables) {
     for (const StagedFile& file : table.row_files)
@@ -146,7 +128,7 @@ absl::Status CheckFiles(const Database& database, const StagedImport& import) {
     for (const StagedFile& file : table.key_files)
       HPS_RETURN_IF_ERROR(CheckFile(database, import, file));
     for (const StagedPageFile& file : table.page_files)
-      HPS_RETURN_IF_ERROR(CheckPageFile(import, table, file));
+      HPS_RETURN_IF_ERROR(CheckStagedPages(import, table, file));
   }
   if (import.network.has_value()) return ReadStagedNetwork(database.env(), import).status();
   return absl::OkStatus();
