@@ -10,8 +10,8 @@
 namespace hps {
 namespace {
 
-constexpr uint32_t kDim = 8;
-constexpr Key kRowCount = 1'000;
+constexpr uint32_t kPageDim = 8;
+constexpr Key kPageRowCount = 1'000;
 
 class PageImportTest : public testing::Test {
  protected:
@@ -26,12 +26,12 @@ class PageImportTest : public testing::Test {
   void Import(Version stamp, bool page_files = true) {
     options_.imports_page_files = page_files;
     Open();
-    const std::vector<TableSpec> specs = {{.name = "m/t", .dim = kDim}};
+    const std::vector<TableSpec> specs = {{.name = "m/t", .dim = kPageDim}};
     auto import = store_->BeginImport(specs);
     ASSERT_TRUE(import.ok()) << import.status();
     std::vector<Key> keys;
-    for (Key key = 0; key < kRowCount; ++key) keys.push_back(2 * key);
-    StampedRows rows(stamp, kDim * 4, keys);
+    for (Key key = 0; key < kPageRowCount; ++key) keys.push_back(2 * key);
+    StampedRows rows(stamp, kPageDim * 4, keys);
     ASSERT_TRUE((*import)->Add(0, 0, rows.keys(), rows.rows()).ok());
     const auto committed = (*import)->Commit();
     ASSERT_TRUE(committed.ok()) << committed.status();
@@ -79,7 +79,7 @@ TEST_F(PageImportTest, ServesImportedAndChangedRows) {
     EXPECT_EQ(OutcomeOf(11, 1), FetchOutcome::kAbsent);
     Reopen();
   }
-  StampedRows changed(1, kDim * 4, {10, 11}, 5);
+  StampedRows changed(1, kPageDim * 4, {10, 11}, 5);
   const std::vector<Key> deletes = {12, 13};
   ASSERT_TRUE(table_->Write({.upserts = changed.batch(), .deletes = deletes}).ok());
   for (int round = 0; round < 2; ++round) {
@@ -92,7 +92,7 @@ TEST_F(PageImportTest, ServesImportedAndChangedRows) {
   }
   const VerifyReport report = Verify();
   EXPECT_EQ(report.damage_count, 0u);
-  EXPECT_EQ(report.rows, static_cast<uint64_t>(kRowCount));  // one more, one less
+  EXPECT_EQ(report.rows, static_cast<uint64_t>(kPageRowCount));  // one more, one less
 }
 
 TEST_F(PageImportTest, RemovesReplacedAndDroppedFiles) {
@@ -135,10 +135,10 @@ TEST_F(PageImportTest, AMissingFileIsLost) {
   std::filesystem::remove(PageFiles()[0]);
   Reopen();
   EXPECT_EQ(OutcomeOf(10, 1), FetchOutcome::kLost);
-  EXPECT_EQ(OutcomeOf(2 * kRowCount, 1), FetchOutcome::kAbsent);
+  EXPECT_EQ(OutcomeOf(2 * kPageRowCount, 1), FetchOutcome::kAbsent);
   const VerifyReport report = Verify();
   EXPECT_EQ(report.damage_count, 1u);
-  EXPECT_EQ(report.rows_lost, static_cast<uint64_t>(kRowCount));
+  EXPECT_EQ(report.rows_lost, static_cast<uint64_t>(kPageRowCount));
   EXPECT_EQ(report.rows, 0u);
   Import(2);
   EXPECT_EQ(OutcomeOf(10, 2), FetchOutcome::kHit);
@@ -152,10 +152,10 @@ class StagedPageImportTest : public PageImportTest {
     Import(1);
     RocksStoreOptions command = options_;
     command.role = OwnerRole::kCommand;
-    const std::vector<TableSpec> specs = {{.name = "m/t", .dim = kDim}};
+    const std::vector<TableSpec> specs = {{.name = "m/t", .dim = kPageDim}};
     auto import = StageImport(command, specs);
     EXPECT_TRUE(import.ok()) << import.status();
-    StampedRows rows(stamp, kDim * 4, {10, 20});
+    StampedRows rows(stamp, kPageDim * 4, {10, 20});
     EXPECT_TRUE((*import)->Add(0, 0, rows.keys(), rows.rows()).ok());
     const auto committed = (*import)->Commit();
     EXPECT_TRUE(committed.ok() && committed->staged) << committed.status();
@@ -191,7 +191,7 @@ TEST_F(StagedPageImportTest, TheServerRejectsADamagedFile) {
 
 TEST_F(PageImportTest, ASnapshotHasTheFiles) {
   Import(1);
-  StampedRows changed(1, kDim * 4, {10}, 5);
+  StampedRows changed(1, kPageDim * 4, {10}, 5);
   ASSERT_TRUE(table_->Write({.upserts = changed.batch()}).ok());
   ASSERT_TRUE(store_->Snapshot("s").ok());
   Import(2);
