@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/macros.h"
 #include "l2_redis/command_writer.h"
+#include "l2_redis/write_steps.h"
 
 namespace hps {
 namespace {
@@ -20,9 +21,6 @@ namespace {
 // Keys of one command. A server does nothing else meanwhile: some tenths of a millisecond.
 constexpr size_t kKeysPerFetchMax = 512;
 constexpr size_t kKeysPerUpdateMax = 128;
-// Of one insertion under the fence, so that a change never waits for more than this.
-constexpr size_t kInsertKeysMax = 4096;
-constexpr size_t kStepBytesMax = size_t{4} << 20;
 // How long the masters are read after a replica was seen to lag.
 constexpr Duration kReplicaRest = std::chrono::milliseconds(100);
 
@@ -69,10 +67,6 @@ uint64_t RandomNumber() {
   return (uint64_t{device()} << 32) | device();
 }
 
-bool IsAbsent(const RowBatch& batch, size_t i) {
-  return !batch.absent.empty() && batch.absent[i] != 0;
-}
-
 // Keeps the pieces with these numbers, in ascending order.
 template <typename Work>
 void KeepPieces(std::span<const size_t> numbers, Work& work) {
@@ -82,11 +76,6 @@ void KeepPieces(std::span<const size_t> numbers, Work& work) {
   }
   work.pieces.resize(numbers.size());
   work.requests.resize(numbers.size());
-}
-
-// Keys of one step of a write.
-size_t StepKeys(size_t row_bytes) {
-  return std::clamp<size_t>(kStepBytesMax / row_bytes, 1, kInsertKeysMax);
 }
 
 // Decimal digits, so that texts compare as numbers do.
@@ -104,17 +93,6 @@ std::optional<uint64_t> ParseChange(const ReplyValue& value) {
   const char* const end = value.text.data() + value.text.size();
   const auto parsed = std::from_chars(value.text.data(), end, number);
   return parsed.ptr == end ? std::optional(number) : std::nullopt;
-}
-
-RowBatch Part(const RowBatch& batch, size_t begin, size_t end) {
-  RowBatch part = {.keys = batch.keys.subspan(begin, end - begin),
-                   .rows = {.data = batch.rows.data + begin * batch.rows.stride_bytes,
-                            .row_count = end - begin,
-                            .row_bytes = batch.rows.row_bytes,
-                            .stride_bytes = batch.rows.stride_bytes}};
-  if (!batch.versions.empty()) part.versions = batch.versions.subspan(begin, end - begin);
-  if (!batch.absent.empty()) part.absent = batch.absent.subspan(begin, end - begin);
-  return part;
 }
 
 }  // namespace

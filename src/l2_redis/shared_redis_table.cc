@@ -14,6 +14,7 @@
 #include "base/macros.h"
 #include "l2_redis/command_writer.h"
 #include "l2_redis/shared_scripts.h"
+#include "l2_redis/write_steps.h"
 
 namespace hps {
 namespace {
@@ -21,8 +22,6 @@ namespace {
 // Keys of one command. A server does nothing else meanwhile: some tenths of a millisecond.
 constexpr size_t kKeysPerFetchMax = 512;
 constexpr size_t kKeysPerScriptMax = 256;
-constexpr size_t kInsertKeysMax = 4096;
-constexpr size_t kStepBytesMax = size_t{4} << 20;
 
 // Of the names and values, so that another one shares nothing with this one.
 constexpr int kSharedFormat = 1;
@@ -37,26 +36,6 @@ uint64_t HashOf(const TableInfo& info, size_t partition_count) {
 uint64_t NewNonce() {
   std::random_device device;
   return ((uint64_t{device()} << 32) | device()) & ~kLateBit;
-}
-
-bool IsAbsent(const RowBatch& batch, size_t i) {
-  return !batch.absent.empty() && batch.absent[i] != 0;
-}
-
-RowBatch Part(const RowBatch& batch, size_t begin, size_t end) {
-  RowBatch part = {.keys = batch.keys.subspan(begin, end - begin),
-                   .rows = {.data = batch.rows.data + begin * batch.rows.stride_bytes,
-                            .row_count = end - begin,
-                            .row_bytes = batch.rows.row_bytes,
-                            .stride_bytes = batch.rows.stride_bytes}};
-  if (!batch.versions.empty()) part.versions = batch.versions.subspan(begin, end - begin);
-  if (!batch.absent.empty()) part.absent = batch.absent.subspan(begin, end - begin);
-  return part;
-}
-
-// Keys of one step of an insertion.
-size_t StepKeys(size_t row_bytes) {
-  return std::clamp<size_t>(kStepBytesMax / row_bytes, 1, kInsertKeysMax);
 }
 
 std::string PackVersions(std::span<const Version> versions) {
