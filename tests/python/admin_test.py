@@ -1,13 +1,17 @@
 """Tables in and out, changes of rows, statistics, from Python."""
 
+import pathlib
 import subprocess
 import sys
+import tomllib
 import unittest
 
 import numpy as np
 import support
 
 import hps
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
 class ImportTest(support.StoreTestCase):
@@ -27,6 +31,10 @@ class ImportTest(support.StoreTestCase):
         np.testing.assert_array_equal(self.read("m/full", np.array([-1])), [[2.5] * 4])
         for table in ("m/half", "m/short"):
             np.testing.assert_array_equal(self.read(table, keys), rows.astype(np.float16))
+
+    def test_version(self) -> None:
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        self.assertEqual(hps.__version__, project["version"])
 
     def test_rows_alone_have_their_numbers_as_keys(self) -> None:
         rows = self.random.standard_normal((10, 4)).astype(np.float32)

@@ -46,6 +46,7 @@ import hps.torch
 
 keys = np.arange(3)
 rows = np.zeros((3, 4), np.float32)
+version: str = hps.__version__
 hps.import_table("/tmp/store", "dlrm/user", keys, rows, default=1.0)
 with hps.open("/tmp/store", mode="r") as store:
     session: hps.Session = store.session("dlrm", "cuda:0", keys_max=5)
