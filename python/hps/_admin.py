@@ -94,9 +94,9 @@ def generate(out: str | os.PathLike, *, tables: int = 1, rows: int, dim: int = 1
         "requests": requests, "format": format, "progress": _progress(progress, "generate")})
 
 
-def _as_path(path: Any, argument: str) -> str:
+def _as_path(path: Any, argument: str) -> bytes:
     try:
-        return os.fsdecode(path)
+        return os.fsencode(path)
     except TypeError:
         raise TypeError(f"{argument}: expected a path, found {type(path).__name__}") from None
 

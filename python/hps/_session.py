@@ -54,7 +54,8 @@ class Session:
         self._store = store
         # Compiled programs name their session. A name has the store and the model in it, so that a
         # program that was made in another process never gets rows of another model.
-        self._name = f"{store.path}:{model}:{next(_counter)}"
+        path = store.path.encode(errors="backslashreplace").decode()  # it may be no text
+        self._name = f"{path}:{model}:{next(_counter)}"
         self._session = _hps.session(store._store, model, device, keys_max, self._name)
         self._device = device
         self._memory = Memory()

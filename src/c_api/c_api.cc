@@ -271,9 +271,13 @@ int hps_cancel_new(hps_cancel** cancel) {
 
 void hps_cancel_free(hps_cancel* cancel) { std::default_delete<hps_cancel>()(cancel); }
 
-void hps_cancel_now(hps_cancel* cancel) { cancel->cancel.Cancel(); }
+void hps_cancel_now(hps_cancel* cancel) {
+  if (cancel != nullptr) cancel->cancel.Cancel();
+}
 
-void hps_cancel_reset(hps_cancel* cancel) { cancel->cancel.Reset(); }
+void hps_cancel_reset(hps_cancel* cancel) {
+  if (cancel != nullptr) cancel->cancel.Reset();
+}
 
 int hps_lookup(hps_session* session, const hps_table_query* queries, size_t query_count,
                const hps_lookup_options* options, uint64_t counts[6]) {
@@ -308,6 +312,7 @@ int hps_export(hps_store* store, const char* table, hps_row_function function, v
   return hps::Run([&]() -> absl::Status {
     HPS_RETURN_IF_ERROR(hps::CheckPointer(store, "store"));
     HPS_RETURN_IF_ERROR(hps::CheckPointer(table, "table"));
+    if (function == nullptr) return absl::InvalidArgumentError("function is null");
     const hps::RowSink sink = [&](std::span<const hps::Key> keys, hps::HostRows rows) {
       return function(context, keys.data(), rows.data, keys.size()) == 0
                  ? absl::OkStatus()

@@ -156,6 +156,7 @@ int EndAtOnce(void*, const int64_t*, const void*, size_t) { return 1; }
 TEST_F(CApiTest, TheCallerEndsAnExport) {
   OpenStore();
   EXPECT_EQ(hps_export(store_, "m/t", EndAtOnce, nullptr), 1);
+  EXPECT_EQ(hps_export(store_, "m/t", nullptr, nullptr), 3);
 }
 
 TEST_F(CApiTest, ACancelledLookupDoesNotWait) {

@@ -222,7 +222,8 @@ class CheckpointTest(FilesTestCase):
         self.assert_same_rows(self.embed, other)
         # Another collection does not know what changed since: its save is a full one.
         other.save(self.directory, incremental=True)
-        self.assertEqual({path.name for path in self.directory.iterdir()}, {"hps-save-8", "manifest.json"})
+        self.assertEqual({path.name for path in self.directory.iterdir()},
+                         {"hps-save-8", "manifest.json"})
         self.assert_same_rows(other, self.loaded())
 
     def test_the_dense_part(self) -> None:
