@@ -42,7 +42,8 @@ class RedisClient {
   RedisClient& operator=(const RedisClient&) = delete;
 
   // Learns the slots if they are not known or outdated. To be called before the requests are
-  // written, because it may end epochs. Waits at most for the time-out, and not beyond `deadline`.
+  // written, because it may end epochs. Each wait for a node lasts at most for the time-out; no
+  // other node is asked after it, and nothing lasts beyond `deadline`.
   void PrepareSlots(Deadline deadline);
 
   // Waits at most for the time-out: for connections, for answers, and for the slots where they have
@@ -80,6 +81,7 @@ class RedisClient {
   Deadline WaitEnd(Deadline deadline) const;
   void LearnSlots(Deadline deadline);
   absl::Status LearnSlotsFromAny(bool bypassed, Deadline deadline) HPS_REQUIRES(learn_mutex_);
+  // Errors: CANCELLED: the node is not to blame.
   absl::Status LearnSlotsFrom(RedisNode& node, Deadline deadline);
   // Null if there are too many.
   RedisNode* NodeAt(const RedisAddress& address);
