@@ -24,7 +24,7 @@ constexpr size_t kKeysPerFetchMax = 512;
 constexpr size_t kKeysPerScriptMax = 256;
 
 // Of the names and values, so that another one shares nothing with this one.
-constexpr int kSharedFormat = 1;
+constexpr int kSharedFormat = 2;
 
 uint64_t HashOf(const TableInfo& info, size_t partition_count) {
   const std::string text = absl::StrCat(kSharedFormat, "\n", info.spec.name, "\n", info.import_id,

@@ -54,6 +54,24 @@ end
 return 0
 )";
 
+// Damages all marks, which are the shortest values: overwrites bytes, cuts them, or puts a list in
+// their place.
+constexpr std::string_view kDamageMarks = R"(
+for _, name in ipairs(redis.call('KEYS', '*')) do
+  if redis.call('STRLEN', name) < 60 then
+    if ARGV[1] == 'cut' then
+      redis.call('SET', name, string.sub(redis.call('GET', name), 1, 20))
+    elseif ARGV[1] == 'list' then
+      redis.call('DEL', name)
+      redis.call('LPUSH', name, 'x')
+    else
+      redis.call('SETRANGE', name, ARGV[1], ARGV[2])
+    end
+  end
+end
+return 0
+)";
+
 struct Servers {
   const char* name;
   TestRedis::Options options;
@@ -421,6 +439,40 @@ TEST_P(SharedRedisTableTest, AServerWithoutRoom) {
   AskAll({"CONFIG", "SET", "maxmemory", "0"});
   node.Promote(AllKeys());
   EXPECT_EQ(node.Check(AllKeys()), kKeys);
+}
+
+// A damaged mark is no mark: no row counts as newer than it is, and the next node that writes makes
+// a new one. Catches: a generation above one's own, which no node ever replaced.
+TEST_P(SharedRedisTableTest, MarksThatAreDamaged) {
+  Node node(Config(), "v1", /*writes_changes=*/false);
+  node.BeginStream();
+  Stream stream;
+  const std::string_view high("\x7f\xff", 2);  // a generation
+  const std::string_view later("\x0f", 1);     // an offset that no node has reached
+  const std::vector<std::pair<std::string_view, std::string_view>> damages = {
+      {"8", high}, {"10", later}, {"0", "xx"}, {"35", "x"}, {"cut", ""}, {"list", ""}};
+  for (const auto& [how, bytes] : damages) {
+    SCOPED_TRACE(how);
+    node.Promote(AllKeys());
+    ASSERT_EQ(node.Check(AllKeys()), kKeys);
+    const auto begins = stream.partitions;
+    for (Key key = 0; key < 100; ++key) stream.Publish(key);
+    for (size_t partition = 0; partition < kPartitions; ++partition)
+      while (node.Apply(stream, partition, 100)) continue;
+    AskAll({"EVAL", kDamageMarks, "0", how, bytes});
+    EXPECT_EQ(node.Check(AllKeys()), 0u);
+    EXPECT_EQ(node.Promote(AllKeys()), kKeys) << "an insertion makes a new mark";
+    EXPECT_EQ(node.Check(AllKeys()), kKeys);
+    AskAll({"EVAL", kDamageMarks, "0", how, bytes});
+    for (size_t partition = 0; partition < kPartitions; ++partition) {
+      EXPECT_TRUE(node.WriteShared(stream, partition, begins[partition].size(),
+                                   stream.partitions[partition].size())
+                      .ok());
+    }
+    EXPECT_EQ(node.Check(AllKeys()), 0u) << "a change makes a new mark";
+    EXPECT_EQ(node.Promote(AllKeys()), kKeys);
+    EXPECT_EQ(node.Check(AllKeys()), kKeys);
+  }
 }
 
 TEST_P(SharedRedisTableTest, WhatAnotherProgramWrote) {
