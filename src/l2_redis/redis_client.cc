@@ -259,6 +259,7 @@ RemoteLevelStatistics RedisClient::Statistics() const {
   statistics.ask = redirects_[static_cast<size_t>(RedisError::kAsk)];
   statistics.try_again = redirects_[static_cast<size_t>(RedisError::kTryAgain)];
   statistics.slot_maps_learnt = slots_learnt_;
+  statistics.changes_given_up = changes_given_up_;
   return statistics;
 }
 

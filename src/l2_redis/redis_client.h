@@ -53,6 +53,9 @@ class RedisClient {
   bool is_cluster() const { return options_.cluster; }
   SlotMap& slots() { return slots_; }
 
+  // A change of a shared table goes on without a server that did not take it. For Statistics.
+  void NoteChangeGivenUp() { changes_given_up_.fetch_add(1, std::memory_order_relaxed); }
+
   RemoteLevelStatistics Statistics() const;
 
  private:
@@ -101,6 +104,7 @@ class RedisClient {
   std::atomic<TimePoint> replicas_until_{TimePoint::max()};  // when the replicas are outdated, too
   std::array<std::atomic<uint64_t>, std::tuple_size_v<RedirectCounts>> redirects_{};
   std::atomic<uint64_t> slots_learnt_{0};
+  std::atomic<uint64_t> changes_given_up_{0};
   std::array<std::atomic<uint64_t>, kStatusCodeCount> failures_by_code_{};
 };
 
