@@ -380,6 +380,8 @@ StoreStatistics OpenedStore::Statistics() const {
   statistics.l3 = durable_.Statistics();
   statistics.updates = resources_->updates->Statistics();
   if (resources_->stream != nullptr) statistics.updates.stream = resources_->stream->Statistics();
+  if (resources_->shared_writer != nullptr)
+    statistics.updates.shared = resources_->shared_writer->Statistics();
   statistics.tables = models_.Statistics();
   if (resources_->l2.remote_statistics != nullptr)
     statistics.l2_remote = resources_->l2.remote_statistics();
