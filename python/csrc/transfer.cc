@@ -16,6 +16,7 @@
 #include "python/csrc/arrays.h"
 #include "python/csrc/bindings.h"
 #include "python/csrc/errors.h"
+#include "types/update_start.h"
 
 namespace hps::python {
 namespace {
@@ -80,6 +81,13 @@ ImportRequest ReadImport(const std::string& table, nb::dict options) {
     request.default_file = nb::cast<std::string>(file);
   if (const nb::object tensor = get("tensor"); !tensor.is_none())
     request.tensor = nb::cast<std::string>(tensor);
+  if (const nb::object id = get("import_id"); !id.is_none())
+    request.import_id = nb::cast<std::string>(id);
+  if (const nb::object from = get("stream_from"); !from.is_none()) {
+    const auto start = ParseUpdateStart(nb::cast<std::string>(from));
+    if (!start.ok()) RaiseInvalid("stream_from: " + std::string(start.status().message()));
+    request.update_start = *start;
+  }
   if (const nb::object threads = get("threads"); !threads.is_none())
     request.threads = nb::cast<uint32_t>(threads);
   request.progress = ProgressOf(get("progress"));
@@ -98,6 +106,7 @@ nb::dict DescribeTable(const TableInfo& info) {
   table["default"] = row;
   table["incarnation"] = info.incarnation;
   table["import_id"] = info.import_id;
+  table["stream_from"] = Text(FormatUpdateStart(info.update_start));
   nb::list positions;
   for (const StreamPosition& position : info.positions) {
     nb::dict one;
