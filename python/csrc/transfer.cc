@@ -17,6 +17,7 @@
 #include "python/csrc/bindings.h"
 #include "python/csrc/errors.h"
 #include "python/csrc/gil.h"
+#include "types/update_start.h"
 
 namespace hps::python {
 namespace {
@@ -84,6 +85,13 @@ ImportRequest ReadImport(const std::string& table, nb::dict options) {
     request.default_file = ReadPath(file, "default_file");
   if (const nb::object tensor = get("tensor"); !tensor.is_none())
     request.tensor = Cast<std::string>(tensor, "tensor", "a string");
+  if (const nb::object id = get("import_id"); !id.is_none())
+    request.import_id = Cast<std::string>(id, "import_id", "a string");
+  if (const nb::object from = get("stream_from"); !from.is_none()) {
+    const auto start = ParseUpdateStart(Cast<std::string>(from, "stream_from", "a string"));
+    if (!start.ok()) RaiseInvalid("stream_from: " + std::string(start.status().message()));
+    request.update_start = *start;
+  }
   if (const nb::object threads = get("threads"); !threads.is_none())
     request.threads = Cast<uint32_t>(threads, "threads", kCount);
   request.progress = ProgressOf(get("progress"));
@@ -102,6 +110,7 @@ nb::dict DescribeTable(const TableInfo& info) {
   table["default"] = row;
   table["incarnation"] = info.incarnation;
   table["import_id"] = info.import_id;
+  table["stream_from"] = Text(FormatUpdateStart(info.update_start));
   nb::list positions;
   for (const StreamPosition& position : info.positions) {
     nb::dict one;

@@ -16,7 +16,7 @@ from hps._errors import InvalidArgumentError
 __all__ = ["drop", "generate", "import_table", "inspect", "verify"]
 
 _IMPORT_OPTIONS = {"from_path", "format", "dim", "dtype", "default", "default_file", "tensor",
-                   "threads", "progress"}
+                   "threads", "progress", "import_id", "stream_from"}
 
 
 def import_table(store: str | os.PathLike, table: str, keys: Any = None, rows: Any = None,
@@ -33,7 +33,11 @@ def import_table(store: str | os.PathLike, table: str, keys: Any = None, rows: A
     Options: format ("auto", "hugectr", "npy", "safetensors", "hugectr-bin", "hugectr-rocksdb"), dim
     and dtype (where files do not tell; another dtype converts float32), default (a number: what
     every element of an absent key's row is) or default_file, tensor (of a safetensors file),
-    threads, progress (a function of (step, done, total), or True for a bar of tqdm).
+    threads, progress (a function of (step, done, total), or True for a bar of tqdm), stream_from
+    (where the table begins to read its update stream: "import", the default, is the time when the
+    import begins; "earliest", "latest", or a time as in "2026-11-24T18:00:00Z"), import_id (names
+    this version of the rows on all nodes that share a level 2 on Redis, docs/redis.md; give the
+    same id and the same stream_from, "earliest" or a time, on all of them).
 
     All or nothing: a failed import leaves the table as it was. If another process has the store
     open, the import is staged, and that process takes it at its next load ("staged").

@@ -132,32 +132,6 @@ class SharedRedisTable::FetchSink final : public RequestSink {
   std::vector<Key> damaged_;
 };
 
-// Takes answers that are one number each, and notes which requests were refused.
-class SharedRedisTable::CountSink final : public RequestSink {
- public:
-  bool OnArray(size_t, size_t) override { return false; }
-  bool OnValue(size_t, size_t, const ReplyValue& value) override {
-    if (value.type != ReplyType::kInteger || value.integer < -1) return false;
-    if (value.integer > 0) sum_ += static_cast<uint64_t>(value.integer);
-    return true;
-  }
-  void OnRefused(size_t request, size_t, RedisError error) override {
-    (error == RedisError::kNoScript ? unknown_script_ : no_room_).push_back(request);
-  }
-
-  uint64_t sum() const { return sum_; }
-  std::vector<size_t> TakeNoRoom() { return std::exchange(no_room_, {}); }
-  std::vector<size_t> TakeUnknownScript() {
-    std::sort(unknown_script_.begin(), unknown_script_.end());
-    return std::exchange(unknown_script_, {});
-  }
-
- private:
-  uint64_t sum_ = 0;
-  std::vector<size_t> no_room_;  // requests, as the others
-  std::vector<size_t> unknown_script_;
-};
-
 SharedRedisTable::SharedRedisTable(std::shared_ptr<RedisClient> client, const Options& options,
                                    const TableInfo& info)
     : client_(std::move(client)),
@@ -246,7 +220,7 @@ void SharedRedisTable::RemoveDamaged(std::span<const Key> keys) {
       names_.AppendName(piece.partition, 0, keys[i], work.bytes);
     work.requests[request].end = work.bytes.size();
   }
-  CountSink sink;
+  RedisCountSink sink;
   client_->Execute({.bytes = work.bytes,
                     .requests = work.requests,
                     .sink = &sink,
@@ -286,7 +260,7 @@ void SharedRedisTable::KeepPieces(std::span<const size_t> kept, Work& work) {
 
 // A server that does not know the script gets its text.
 void SharedRedisTable::RunScript(const RedisScript& script, const WriteRequest& write, Work& work,
-                                 CountSink& sink) {
+                                 RedisCountSink& sink) {
   for (const bool with_text : {false, true}) {
     for (size_t request = 0; request < work.requests.size(); ++request) {
       work.requests[request].begin = work.bytes.size();
@@ -319,9 +293,7 @@ absl::StatusOr<InsertCounts> SharedRedisTable::Insert(const RowBatch& batch, App
     InsertStep(Part(batch, end - std::min(end, step), end), epoch, deadline, counts);
   }
   counts.dropped = batch.keys.size() - counts.inserted - counts.held - counts.refused;
-  insertions_.fetch_add(counts.inserted, std::memory_order_relaxed);
-  refused_.fetch_add(counts.refused, std::memory_order_relaxed);
-  dropped_.fetch_add(counts.dropped, std::memory_order_relaxed);
+  counters_.Note(counts);
   return counts;
 }
 
@@ -376,7 +348,7 @@ void SharedRedisTable::InsertStep(const RowBatch& batch, ApplyEpoch epoch, Deadl
     AppendPart(expiry, to.bytes);
     for (const uint32_t i : PositionsOf(piece, to)) AppendRow(keys[i], rows[i], to.bytes);
   };
-  CountSink sink;
+  RedisCountSink sink;
   RunScript(SharedInsertScript(), write, work, sink);
   counts.inserted += sink.sum();
   if (work.lacking.empty()) counts.held += keys.size() - sink.sum();
@@ -398,15 +370,6 @@ absl::Status SharedRedisTable::RaiseWatermarks(std::span<const Key> /*keys*/, Ap
 absl::Status SharedRedisTable::Clear() {
   stream_.ForgetRows();
   return absl::OkStatus();
-}
-
-LevelStatistics SharedRedisTable::Statistics() const {
-  LevelStatistics statistics;
-  statistics.insertions = insertions_.load(std::memory_order_relaxed);
-  statistics.updates = updates_.load(std::memory_order_relaxed);
-  statistics.refused = refused_.load(std::memory_order_relaxed);
-  statistics.dropped = dropped_.load(std::memory_order_relaxed);
-  return statistics;
 }
 
 absl::StatusOr<size_t> SharedRedisTable::HottestKeys(std::span<Key>, Deadline) const { return 0; }
@@ -554,9 +517,9 @@ void SharedRedisTable::RunStep(const Step& step, Deadline deadline, std::vector<
     for (const uint32_t i : PositionsOf(piece, into))
       AppendRow(step.keys[i], step.rows[i], into.bytes);
   };
-  CountSink sink;
+  RedisCountSink sink;
   RunScript(SharedChangeScript(), write, work, sink);
-  updates_.fetch_add(sink.sum(), std::memory_order_relaxed);
+  counters_.NoteUpdates(sink.sum());
   for (const size_t partition : work.lacking) lacks[partition] = true;
 }
 

@@ -7,7 +7,6 @@
 // loss of one has to be noted, as RedisTable does.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -20,6 +19,7 @@
 #include "l2_redis/row_names.h"
 #include "l2_redis/shared_value.h"
 #include "l2_redis/stream_fence.h"
+#include "l2_redis/write_results.h"
 #include "tier/fence.h"
 #include "tier/lossy_tier.h"
 #include "tier/shared_table.h"
@@ -55,7 +55,7 @@ class SharedRedisTable final : public LossyTable, public SharedTable {
                                Deadline deadline) override;
   // For this node: rows that are held now are taken no longer. The others keep them.
   absl::Status Clear() override;
-  LevelStatistics Statistics() const override;
+  LevelStatistics Statistics() const override { return counters_.Statistics(); }
   absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline deadline) const override;
   bool can_block() const override { return true; }
   bool has_near_part() const override { return false; }
@@ -74,7 +74,6 @@ class SharedRedisTable final : public LossyTable, public SharedTable {
 
  private:
   class FetchSink;
-  class CountSink;
   // A request's keys: positions first .. first + count of the groups.
   struct Piece {
     size_t partition = 0;
@@ -116,7 +115,8 @@ class SharedRedisTable final : public LossyTable, public SharedTable {
   void RemoveDamaged(std::span<const Key> keys);
   static void KeepPieces(std::span<const size_t> kept, Work& work);
   // Runs a script for each piece of the work; notes the partitions where it was not run.
-  void RunScript(const RedisScript& script, const WriteRequest& write, Work& work, CountSink& sink);
+  void RunScript(const RedisScript& script, const WriteRequest& write, Work& work,
+                 RedisCountSink& sink);
   void InsertStep(const RowBatch& batch, ApplyEpoch epoch, Deadline deadline, InsertCounts& counts);
   std::vector<Step> StepsOf(const SharedChange& change,
                             const StreamFence::Generation& generation) const;
@@ -133,10 +133,7 @@ class SharedRedisTable final : public LossyTable, public SharedTable {
   StreamFence stream_;
   // Since when some servers, and not all of them, take no changes; TimePoint() = all do, or none.
   std::atomic<TimePoint> lacking_since_{TimePoint()};
-  std::atomic<uint64_t> insertions_{0};
-  std::atomic<uint64_t> updates_{0};
-  std::atomic<uint64_t> refused_{0};
-  std::atomic<uint64_t> dropped_{0};
+  RedisTableCounters counters_;
 };
 
 }  // namespace hps

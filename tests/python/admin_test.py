@@ -74,6 +74,31 @@ class ImportTest(support.StoreTestCase):
             hps.import_table(self.path, "m/t", keys, rows, formt="npy")
         np.testing.assert_array_equal(self.read("m/t", keys), rows)
 
+    def test_an_import_id_and_where_the_stream_begins(self) -> None:
+        rows = np.ones((3, 4), np.float32)
+        hps.import_table(self.path, "m/t", rows, import_id="v1", stream_from="earliest")
+        table = hps.inspect(self.path)["tables"][0]
+        self.assertEqual((table["import_id"], table["stream_from"]), ("v1", "earliest"))
+        with hps.open(self.path) as store:
+            with self.assertRaises(hps.FailedPreconditionError):  # it would reach one node
+                store.delete("m/t", np.arange(3))
+            with self.assertRaisesRegex(hps.FailedPreconditionError, "'v1'"):
+                store.import_table("m/t", rows, import_id="v1", stream_from="earliest")
+            store.import_table("m/t", rows, import_id="v2", stream_from="2023-11-14T22:13:20Z")
+            table = store.tables()[0]
+            self.assertEqual((table["import_id"], table["stream_from"]),
+                             ("v2", "2023-11-14T22:13:20.000Z"))
+            for options, part in (({"import_id": "v3"}, "stream_from"),
+                                  ({"import_id": "v3", "stream_from": "latest"}, "stream_from"),
+                                  ({"import_id": "a b", "stream_from": "earliest"}, "import id"),
+                                  ({"stream_from": "yesterday"}, "stream_from: 'yesterday'")):
+                with self.subTest(part=part), \
+                        self.assertRaisesRegex(hps.InvalidArgumentError, part):
+                    store.import_table("m/t", rows, **options)
+            self.assertEqual(store.tables()[0]["import_id"], "v2")
+            store.import_table("m/t", rows)
+            self.assertEqual(store.tables()[0]["import_id"], "")
+
     def test_beside_another_process_an_import_is_staged(self) -> None:
         rows = np.zeros((3, 4), np.float32)
         hps.import_table(self.path, "m/t", rows)
