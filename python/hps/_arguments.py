@@ -49,7 +49,8 @@ def tables_of(table: Any, keys: Any) -> Mapping[str, Any]:
 def _number(value: Any, argument: str, what: str) -> float:
     if type(value) is float:
         return value
-    if not isinstance(value, numbers.Real):
+    is_number = isinstance(value, numbers.Real)
+    if not is_number:
         raise TypeError(f"{argument}: expected {what}, found {type(value).__name__}")
     try:
         return float(value)

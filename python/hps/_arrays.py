@@ -252,9 +252,9 @@ class _Torch(Kind):
         if array.requires_grad:
             raise InvalidArgumentError(f"{argument}: requires a gradient, and rows have none; pass "
                                        "a tensor without, or its .data")
-        if array.is_neg() or array.is_conj():
-            raise InvalidArgumentError(f"{argument}: a view of the negatives or conjugates of its "
-                                       "memory; pass a tensor of its own")
+        if array.is_neg():
+            raise InvalidArgumentError(f"{argument}: a view of the negatives of its memory; pass a "
+                                       "tensor of its own")
 
     def check_memory(self, array: Any, argument: str) -> None:
         _check_contiguous(array.is_contiguous(), argument)
