@@ -58,6 +58,7 @@ def _argument(name: str, table: str) -> str:
     return f"{name} of table '{table}'" if table else name
 
 
+_ROW_ELEMENT_BYTES = 4
 _KEY_TYPES = ("int64", "uint64", "int32", "uint32")
 
 
@@ -102,17 +103,21 @@ class Kind:
             _check_type(str(keys.dtype), _KEY_TYPES, argument)
             _check_contiguous(keys.flags.c_contiguous, argument)
 
-    def check_out(self, array: Any, argument: str, shape: tuple) -> None:
+    def check_out(self, array: Any, table: str, shape: tuple) -> None:
         """Refuses memory that can't take rows of this shape."""
         found = getattr(array, "shape", None)
+        if found == shape:
+            return
+        argument = _argument("out", table)
         if found is None:
             raise TypeError(f"{argument}: expected an array, found {type(array).__name__}")
         if tuple(found) != shape:
             raise InvalidArgumentError(f"{argument}: expected the shape {list(shape)}, found "
                                        f"{list(found)}")
 
-    def check_memory(self, array: Any, argument: str) -> None:
+    def check_memory(self, array: Any, table: str) -> None:
         """Refuses memory for rows that is not float32, contiguous and writeable."""
+        argument = _argument("out", table)
         if not isinstance(array, np.ndarray):
             raise TypeError(f"{argument}: expected an array of NumPy or a torch tensor, found "
                             f"{type(array).__name__}")
@@ -127,14 +132,6 @@ class Kind:
 
     def changed(self, arrays: list) -> None:
         """Tells the framework that arrays of this kind were written."""
-
-    def span(self, array: Any) -> tuple[int, int] | None:
-        """The first address of an array and the one after its last; None if no other array has
-        memory of it, or if that is unknown."""
-        if not isinstance(array, np.ndarray) or array.base is None:
-            return None
-        begin = array.__array_interface__["data"][0]
-        return begin, begin + array.nbytes
 
     @staticmethod
     def _from_sequence(keys: Any, argument: str) -> np.ndarray:
@@ -225,6 +222,7 @@ class _Torch(Kind):
         self._place = torch.device("cpu")
         self._number = -1  # of the place, as torch counts
         self._int64 = torch.int64
+        self._float32 = torch.float32
         self._is_negative = torch.Tensor.is_neg
         self._names = {torch.int64: "int64", torch.int32: "int32", torch.float32: "float32",
                        torch.float16: "float16", torch.bfloat16: "bfloat16",
@@ -244,9 +242,13 @@ class _Torch(Kind):
         _check_type(self._name_of(keys), _KEY_TYPES, argument)
         _check_contiguous(keys.is_contiguous(), argument)
 
-    def check_out(self, array: Any, argument: str, shape: tuple) -> None:
-        super().check_out(array, argument, shape)
-        if array.dtype is not self._torch.float32:
+    def check_out(self, array: Any, table: str, shape: tuple) -> None:
+        if (array.shape == shape and array.dtype is self._float32 and not array.requires_grad
+                and not array.is_neg()):
+            return
+        super().check_out(array, table, shape)
+        argument = _argument("out", table)
+        if array.dtype is not self._float32:
             raise InvalidArgumentError(f"{argument}: expected float32, found "
                                        f"{self._name_of(array)}")
         if array.requires_grad:
@@ -256,21 +258,16 @@ class _Torch(Kind):
             raise InvalidArgumentError(f"{argument}: a view of the negatives of its memory; pass a "
                                        "tensor of its own")
 
-    def check_memory(self, array: Any, argument: str) -> None:
-        _check_contiguous(array.is_contiguous(), argument)
+    def check_memory(self, array: Any, table: str) -> None:
+        _check_contiguous(array.is_contiguous(), _argument("out", table))
 
     def copy_to(self, out: Any, rows: np.ndarray) -> None:
         out.copy_(self._torch.from_numpy(rows))
 
-    def span(self, array: Any) -> tuple[int, int] | None:
-        begin = array.data_ptr()
-        return begin, begin + array.numel() * array.element_size()
-
     def changed(self, arrays: list) -> None:
         """Tells autograd that tensors were written, so that a backward pass that needs what they
         were raises an error instead of taking wrong values."""
-        self._torch.autograd.graph.increment_version(
-            [array for array in arrays if not array.is_inference()])
+        self._torch.autograd.graph.increment_version(arrays)
 
     def _name_of(self, tensor: Any) -> str:
         return self._names.get(tensor.dtype) or str(tensor.dtype).removeprefix("torch.")
@@ -300,8 +297,8 @@ class _Torch(Kind):
     def read(self, keys: Any, table: str) -> tuple[Any, Any, tuple, int]:
         # Each property of a tensor costs a tenth of a microsecond, and 26 tables have 26 tensors.
         if (type(keys) is not self._tensor or keys.dtype is not self._int64
-                or keys.get_device() != self._number or not keys.is_contiguous()
-                or keys.is_neg() or (self._number < 0 and not keys.is_cpu)):  # "meta" is no device either
+                or keys.get_device() != self._number or not keys.is_contiguous() or keys.is_neg()
+                or (self._number < 0 and not keys.is_cpu)):  # "meta" is no device either
             keys = self.keys(keys, "keys", table)
             memory = self.memory(keys, "keys", table)
             _check_type(memory[2], _KEY_TYPES, _argument("keys", table))
@@ -379,20 +376,17 @@ def kind_of(array: Any) -> Kind:
     return _NUMPY
 
 
-def check_apart(out: Mapping[str, Any]) -> None:
-    """Refuses arrays for the rows of several tables that share memory. An array that is no view of
-    another costs nearly nothing."""
-    spans = []
-    arrays: dict[int, str] = {}
-    for name, array in out.items():
-        if arrays.setdefault(id(array), name) != name:
-            raise _shared(arrays[id(array)], name)
-        span = kind_of(array).span(array)
-        if span is not None:
-            spans.append((span, name))
-    spans.sort()
-    for (before, first), (after, second) in zip(spans, spans[1:]):
-        if after[0] < before[1] and after[0] < after[1]:
+def check_apart(out: Mapping[str, Any], memory: Sequence[Any] = ()) -> None:
+    """Refuses arrays for the rows of several tables that share memory, where that is seen without
+    much work: an array that is there twice, and tensors, whose addresses `memory` has."""
+    if len(set(map(id, out.values()))) != len(out):
+        names = {id(array): name for name, array in out.items()}
+        raise next(_shared(name, names[id(array)]) for name, array in out.items()
+                   if names[id(array)] != name)
+    spans = sorted((part[0], part[1], name) for name, part in zip(out, memory)
+                   if type(part) is tuple and part[1])
+    for (begin, count, first), (after, _, second) in zip(spans, spans[1:]):
+        if after < begin + count * _ROW_ELEMENT_BYTES:
             raise _shared(first, second)
 
 
@@ -403,8 +397,7 @@ def _shared(first: str, second: str) -> InvalidArgumentError:
 
 def tell_written(arrays: Iterable[Any]) -> None:
     """Tells the frameworks of arrays that hps has written."""
-    if "torch" not in sys.modules:
-        return
-    tensors = [array for array in arrays if kind_of(array) is not _NUMPY]
+    tensors = [array for array in arrays
+               if type(array) is not np.ndarray and kind_of(array) is not _NUMPY]
     if tensors:
         kind_of(tensors[0]).changed(tensors)

@@ -45,18 +45,20 @@ class Client:
         rows = client.lookup("dlrm", {"t0": keys})
         session = client.session("dlrm")    # has the `lookup` of Store.session
 
-    token: the server's bearer token. timeout: longest time of one call in seconds, from its start to
-    its end: connections, attempts and pauses between them included, except for the system's look-up
-    of the host's name. A server that is over its capacity (429) is asked again, after a pause that
-    grows, until the timeout. With https:// the server's certificate and name are verified; `ca_file`
-    is a PEM file of authorities, None the system's. Needs `hps[client]`.
+    token: the server's bearer token.
+    timeout: longest time of one call in seconds: connecting, attempts and the pauses between them
+        together. Only the system's look-up of the host's name is not bounded by it. A server that
+        is over its capacity (429) is asked again, after a pause that grows, until the timeout.
+    ca_file: with https:// the server's certificate and name are verified. This is a PEM file of
+        authorities; None: those of the system.
+    Needs `hps[client]`.
 
-    Any thread may use a client, and so may a process that was forked. A client has as many
-    connections as it has had calls at one time.
+    Any thread may use a client, and so may a process that was forked. The client keeps as many
+    connections open as it has had calls at one time.
 
-    Calls raise hps.Error of the code that the server answers, and UnavailableError (no connection,
-    or it broke), DeadlineExceededError (no answer within the timeout), InternalError (what the
-    server answered is no answer of this protocol).
+    A call raises the exception for the code that the server answers, and also UnavailableError (no
+    connection, it broke, or the answer is not HTTP), DeadlineExceededError (no answer within the
+    timeout) and InternalError (the answer does not follow the protocol).
     """
 
     def __init__(self, url: str, *, token: str | None = None, timeout: float = 10.0,
@@ -118,9 +120,9 @@ class Client:
         timeout: that of this call, in place of the client's. The server is told a little less than
             what is left of it, and answers what it has by then: default rows with DEFAULT_DEGRADED
             for the rest.
-        out: rows are copied into it; they are only written when all have arrived.
+        out: the rows are copied there when all have arrived.
 
-        `hit_rate_threshold` is not part of the protocol: the server has a setting for it.
+        There is no `hit_rate_threshold`, because the protocol has none; the server has a setting.
         """
         text(model, "model")
         if isinstance(table, str):
@@ -376,9 +378,8 @@ def _keys_of(kind: Kind, keys: Any, table: str) -> np.ndarray:
 
 def _copy_to(out: Mapping[str, Any], rows: dict[str, np.ndarray]) -> dict:
     for name, found in rows.items():
-        argument = f"out of table '{name}'"
-        kind_of(out[name]).check_out(out[name], argument, found.shape)
-        kind_of(out[name]).check_memory(out[name], argument)
+        kind_of(out[name]).check_out(out[name], name, found.shape)
+        kind_of(out[name]).check_memory(out[name], name)
     check_apart(out)
     for name, found in rows.items():
         kind_of(out[name]).copy_to(out[name], found)

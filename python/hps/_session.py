@@ -118,8 +118,9 @@ class Session:
         timeout: longest wait in seconds; keys whose rows have not arrived by then get default rows
             and DEFAULT_DEGRADED. None: the setting [lookup] timeout.
         hit_rate_threshold: see docs/configuration.md. None: the setting.
-        out: arrays that take the rows, instead of new ones: one, or a dictionary. Two of them share
-            no memory. A torch tensor does not require a gradient; autograd sees the change.
+        out: arrays that take the rows, instead of new ones: one, or a dictionary. They share no
+            memory with each other; views of NumPy arrays that do are not noticed. A torch tensor
+            does not require a gradient; autograd sees the change.
 
         The arrays of one call may share their memory; copy one to keep it without the others.
         Raises: InvalidArgumentError, TypeError (an argument, which the message names),
@@ -234,11 +235,12 @@ class Session:
             raise InvalidArgumentError("out: expected an array for each table that is asked")
         rows = []
         for name, shape in zip(asked, shapes):
-            argument = f"out of table '{name}'"
-            kind_of(out[name]).check_out(out[name], argument, (*shape, self._numbers[name][1]))
-            rows.append(kind.memory(out[name], "out", name))
+            array = out[name]
+            its_kind = kind if type(array) is kind.type else kind_of(array)
+            its_kind.check_out(array, name, (*shape, self._numbers[name][1]))
+            rows.append(kind.memory(array, "out", name))
         if len(rows) > 1:
-            check_apart(out)
+            check_apart({name: out[name] for name in asked}, rows)
         return rows
 
     def _check_device(self, kind: Kind) -> None:
