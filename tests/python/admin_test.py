@@ -99,6 +99,28 @@ class ImportTest(support.StoreTestCase):
             store.import_table("m/t", rows)
             self.assertEqual(store.tables()[0]["import_id"], "")
 
+    def test_arguments_are_named(self) -> None:
+        rows = np.zeros((3, 4), np.float32)
+        wrong = hps.InvalidArgumentError
+        for kind, part, arguments, options in (
+                (wrong, "format: .*beside arrays.*npy", (rows,), {"format": "npy"}),
+                (wrong, "dim: .*beside arrays.*4", (rows,), {"dim": 4}),
+                (wrong, "tensor: .*beside arrays.*weight", (rows,), {"tensor": "weight"}),
+                (wrong, "from_path", (rows,), {"from_path": self.directory}),
+                (TypeError, "progress: .*int", (rows,), {"progress": 5}),
+                (TypeError, "foo", (rows,), {"foo": 1}),
+                (TypeError, "rows: .*int", (3,), {}),
+                (TypeError, "rows: .*list", ([[1.0]],), {}),
+                (TypeError, "rows: .*list", ([1], [[1.0]]), {}),
+                (TypeError, "rows: .*without dimensions", (rows[0, 0],), {}),
+                (TypeError, "keys: .*str", ("keys", rows), {})):
+            with self.subTest(part=part), self.assertRaisesRegex(kind, part):
+                hps.import_table(self.path, "m/t", *arguments, **options)
+        with self.assertRaisesRegex(TypeError, "table: .*NoneType"):
+            hps.import_table(self.path, None, rows)
+        self.assertFalse(self.path.exists())
+        hps.import_table(self.path, "m/t", rows=rows)
+
     def test_beside_another_process_an_import_is_staged(self) -> None:
         rows = np.zeros((3, 4), np.float32)
         hps.import_table(self.path, "m/t", rows)
@@ -128,6 +150,12 @@ class StoreTest(support.StoreTestCase):
             store.export("ctr/item", self.directory / "item", format="npy")
         with self.assertRaises(hps.NotFoundError):
             store.export("ctr/itme")
+        with self.assertRaisesRegex(hps.InvalidArgumentError, "format: .*`to`"):
+            store.export("ctr/item", format="npy")
+        with self.assertRaisesRegex(TypeError, "progress: .*int"):
+            store.export("ctr/item", self.directory / "other", progress=5)
+        with self.assertRaisesRegex(TypeError, "table"):
+            store.export(5)
 
     def test_changes_are_seen_at_once(self) -> None:
         store = self.open_store()
@@ -145,6 +173,12 @@ class StoreTest(support.StoreTestCase):
             store.apply("ctr/user", keys, None)
         with self.assertRaises(hps.NotFoundError):
             store.delete("ctr/usr", keys)
+        with self.assertRaisesRegex(TypeError, "timeout: .*str"):
+            store.delete("ctr/user", keys, timeout="x")
+        with self.assertRaisesRegex(TypeError, "table: .*NoneType"):
+            store.delete(None, keys)
+        with self.assertRaisesRegex(hps.InvalidArgumentError, "timeout"):
+            store.drain(float("nan"))
 
     def test_a_reader_changes_nothing(self) -> None:
         store = self.open_store(mode="r")
