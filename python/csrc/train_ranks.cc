@@ -111,11 +111,12 @@ void Pool(RankStep& step, const Addresses& from, const std::vector<size_t>& size
 }
 
 void SumGradients(RankStep& step, const Addresses& gradients, const std::vector<size_t>& counts,
-                  const Addresses& to) {
+                  float scale, const Addresses& to) {
   absl::Status status;
   {
     const nb::gil_scoped_release release;
-    status = step.SumGradients(Pointers<const float>(gradients), counts, Pointers<float>(to));
+    status =
+        step.SumGradients(Pointers<const float>(gradients), counts, scale, Pointers<float>(to));
   }
   RaiseIfError(status);
 }

@@ -11,26 +11,17 @@ namespace hps {
 namespace {
 
 constexpr int32_t kMagnitude = 0x7fffffff;
-constexpr int32_t kInfinity = 0x7f800000;  // NaN has larger bits
 constexpr double kScaledSumMax = 0x1p47;
+constexpr double kFloatMax = std::numeric_limits<float>::max();
 // A constant number of values, so that the compiler makes vectors of the inner loop.
 constexpr size_t kBlock = 64;
 
-// Ascends with the magnitude.
-int32_t MagnitudeBits(float value) { return std::bit_cast<int32_t>(value) & kMagnitude; }
+// Bits of magnitudes ascend with them; those of infinity and NaN are the largest.
+uint32_t IsAbove(float value, int32_t limit) {
+  return static_cast<uint32_t>((std::bit_cast<int32_t>(value) & kMagnitude) > limit);
+}
 
 }  // namespace
-
-float LargestMagnitude(std::span<const float> values) {
-  int32_t largest = 0;
-  size_t i = 0;
-  for (; i + kBlock <= values.size(); i += kBlock) {
-    const float* const block = values.data() + i;
-    for (size_t j = 0; j < kBlock; ++j) largest = std::max(largest, MagnitudeBits(block[j]));
-  }
-  for (; i < values.size(); ++i) largest = std::max(largest, MagnitudeBits(values[i]));
-  return std::bit_cast<float>(std::min(largest, kInfinity));
-}
 
 double GradientFactor(const BagBatch& batch) {
   if (batch.weights.empty()) return static_cast<double>(batch.keys.size());
@@ -39,9 +30,25 @@ double GradientFactor(const BagBatch& batch) {
   return sum;
 }
 
-bool CanUpdate(double sum, float scale) {
-  return sum <= double{std::numeric_limits<float>::max()} &&
-         sum * std::fabs(double{scale}) <= kScaledSumMax;
+float GradientLimit(double factor, float scale) {
+  if (!std::isfinite(factor) || !std::isfinite(scale)) return -1;
+  const double scaled_factor = factor * std::fabs(double{scale});
+  double limit = kFloatMax;
+  if (factor > 1) limit = kFloatMax / factor;
+  if (scaled_factor > 0) limit = std::min(limit, kScaledSumMax / scaled_factor);
+  return static_cast<float>(limit);
+}
+
+bool AllWithin(std::span<const float> values, float limit) {
+  const auto limit_bits = std::bit_cast<int32_t>(limit);
+  uint32_t above = 0;
+  size_t i = 0;
+  for (; i + kBlock <= values.size(); i += kBlock) {
+    const float* const block = values.data() + i;
+    for (size_t j = 0; j < kBlock; ++j) above |= IsAbove(block[j], limit_bits);
+  }
+  for (; i < values.size(); ++i) above |= IsAbove(values[i], limit_bits);
+  return above == 0;
 }
 
 }  // namespace hps

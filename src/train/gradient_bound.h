@@ -1,8 +1,5 @@
-// How large the sum of a row's gradients can be, for the check that comes before every update: a
-// step whose sums could overflow, or make a square that does, changes no row.
-//
-// The bound is that of the largest gradient, times all keys of the batch. It costs one look at the
-// gradients, which the check for NaN and infinities needs in any case.
+// Which gradients are too large for a step: their sums of a row could overflow, or make a square
+// that does. A step with one of them, with NaN or an infinity changes no row.
 #pragma once
 
 #include <span>
@@ -11,16 +8,17 @@
 
 namespace hps {
 
-// The largest magnitude; infinite if a value is NaN or infinite.
-float LargestMagnitude(std::span<const float> values);
-
-// A row's sum of gradients is at most so many times the largest gradient. NaN or infinite if a
-// weight of the batch is.
+// A row's sum of gradients is at most so many times the largest gradient of the batch. NaN or
+// infinite if a weight of the batch is.
 double GradientFactor(const BagBatch& batch);
 
-// Whether rows may be updated when `sum` bounds every row's sum of gradients: it is finite, and
-// with the scale at most 2^47. The square of such a sum fits into a float 2^32 times, which is the
-// largest number of updates: AdaGrad's accumulator stays finite, too.
-bool CanUpdate(double sum, float scale);
+// The largest gradient that is allowed: times `factor` it is finite, and times `scale`, too, at
+// most 2^47. The squares of 2^32 such sums, which is the largest number of a row's updates, have a
+// finite sum: AdaGrad's accumulator. Negative, so that none is allowed, if the factor or the scale
+// is NaN or infinite.
+float GradientLimit(double factor, float scale);
+
+// Whether all magnitudes are at most `limit`; NaN is not.
+bool AllWithin(std::span<const float> values, float limit);
 
 }  // namespace hps

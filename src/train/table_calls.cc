@@ -13,8 +13,8 @@ absl::Status ForwardTables(std::span<const TableForward> tables) {
 
 absl::StatusOr<bool> BackwardTables(std::span<const TableBackward> tables) {
   for (const TableBackward& table : tables) {
-    const double sum = LargestMagnitude(table.gradient.gradients) * table.step->gradient_factor();
-    if (!CanUpdate(sum, table.gradient.scale)) return false;
+    const float limit = GradientLimit(table.step->gradient_factor(), table.gradient.scale);
+    if (!AllWithin(table.gradient.gradients, limit)) return false;
   }
   for (const TableBackward& table : tables)
     HPS_RETURN_IF_ERROR(table.shard->Backward(*table.step, table.gradient));

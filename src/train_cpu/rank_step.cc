@@ -1,8 +1,6 @@
 #include "train_cpu/rank_step.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <new>
 
 #include "absl/strings/str_cat.h"
@@ -15,8 +13,8 @@
 namespace hps {
 namespace {
 
-// Sums of gradients end with: how large a sum of this rank's gradients can be; then for each table,
-// whether the rank has a gradient of it.
+// Sums of gradients end with flags: whether all of the rank's gradients are allowed; then for each
+// table, whether the rank has a gradient of it.
 constexpr float kYes = 1;
 constexpr float kNo = 0;
 
@@ -26,13 +24,6 @@ std::vector<const float*> Begins(std::span<const std::span<const float>> pieces)
   std::vector<const float*> begins;
   for (const std::span<const float> piece : pieces) begins.push_back(piece.data());
   return begins;
-}
-
-// Rounded up.
-float AsFloat(double bound) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  const bool fits = bound < double{std::numeric_limits<float>::max()};
-  return fits ? std::nextafter(static_cast<float>(bound), kInfinity) : kInfinity;
 }
 
 template <typename Work>
@@ -147,19 +138,20 @@ absl::Status RankStep::Pool(std::span<const std::span<const float>> from,
 }
 
 absl::Status RankStep::SumGradients(std::span<const float* const> gradients,
-                                    std::span<const size_t> gradient_counts,
+                                    std::span<const size_t> gradient_counts, float scale,
                                     std::span<float* const> to) {
   return Guarded([&] {
     std::vector<float*> at(to.begin(), to.end());
-    float sum_max = 0;
+    bool is_allowed = true;
     for (size_t i = 0; i < parts_.size(); ++i) {
       // Looked at just before they are summed: they are in the cache then.
-      const float largest = LargestMagnitude({gradients[i], gradient_counts[i]});
-      sum_max = std::max(sum_max, AsFloat(largest * gradient_factors_[i]));
+      // A row has the gradients of all ranks.
+      const float limit = GradientLimit(gradient_factors_[i] * place_.rank_count, scale);
+      is_allowed = is_allowed && AllWithin({gradients[i], gradient_counts[i]}, limit);
       parts_[i]->SumGradients(gradients[i], at);
     }
     for (float* flags : at) {
-      *flags++ = sum_max;
+      *flags++ = is_allowed ? kYes : kNo;
       for (const float* const gradient : gradients) *flags++ = gradient != nullptr ? kYes : kNo;
     }
     return absl::OkStatus();
@@ -172,15 +164,12 @@ absl::StatusOr<bool> RankStep::Update(std::span<const std::span<const float>> fr
   bool can_update = true;
   const absl::Status status = Guarded([&] {
     std::vector<bool> has_gradient(parts_.size());
-    double sum_max = 0;
     for (uint32_t rank = 0; rank < place_.rank_count; ++rank) {
       const std::span<const float> flags = from[rank].last(FlagCount(parts_.size()));
-      sum_max += flags[0];
+      can_update = can_update && flags[0] == kYes;
       for (size_t i = 0; i < parts_.size(); ++i)
         has_gradient[i] = has_gradient[i] || flags[1 + i] == kYes;
     }
-    for (const UpdateFactors& each : factors)
-      can_update = can_update && CanUpdate(sum_max, each.scale);
     if (!can_update) return absl::OkStatus();
     std::vector<const float*> at = Begins(from);
     for (size_t i = 0; i < parts_.size(); ++i)

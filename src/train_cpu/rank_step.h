@@ -51,13 +51,13 @@ class RankStep {
   absl::Status Pool(std::span<const std::span<const float>> from, std::span<float* const> outputs);
 
   // `gradients`: of each table, [output rows, dim]; kept until Update. Null: the loss does not
-  // depend on the table.
+  // depend on the table. `scale`: that of Update.
   absl::Status SumGradients(std::span<const float* const> gradients,
-                            std::span<const size_t> gradient_counts, std::span<float* const> to);
+                            std::span<const size_t> gradient_counts, float scale,
+                            std::span<float* const> to);
 
-  // False, and no row of any table has changed, if a gradient of any rank is NaN or infinite, or so
-  // large that a row's sum of them may be too large (gradient_bound.h). A table whose gradients are
-  // null on all ranks stays as it is.
+  // False, and no row of any table has changed, if a gradient of any rank is NaN or infinite, or
+  // too large (gradient_bound.h). A table whose gradients are null on all ranks stays as it is.
   absl::StatusOr<bool> Update(std::span<const std::span<const float>> from,
                               std::span<const UpdateFactors> factors);
 

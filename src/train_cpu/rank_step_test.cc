@@ -82,7 +82,7 @@ class Ranks {
       std::vector<float*> to = Room(gradients_[rank], rank, &PieceSizes::gradients_to);
       EXPECT_TRUE(steps_[rank]
                       .SumGradients(std::vector<const float*>(3, gradients.data()),
-                                    std::vector<size_t>(3, gradients.size()), to)
+                                    std::vector<size_t>(3, gradients.size()), 1, to)
                       .ok());
     }
     bool is_updated = true;

@@ -205,7 +205,7 @@ class RankedTables:
         return self.forward(batches, training=False)[0]
 
     def backward(self, work, gradients, scale: float) -> bool:
-        step, exchange = work.step, self._exchange
+        step, exchange, scale = work.step, self._exchange, scale / self.rank_count
         self._open.discard(work)
         exchange.begin(work.call, True)
         exchange.settle(GRADIENTS)
@@ -216,11 +216,11 @@ class RankedTables:
                 for gradient in gradients]
             step.sum_gradients(
                 [0 if gradient is None else gradient.data_ptr() for gradient in gradients],
-                [0 if gradient is None else gradient.numel() for gradient in gradients],
+                [0 if gradient is None else gradient.numel() for gradient in gradients], scale,
                 exchange.room(GRADIENTS, self._sizes(step)[3]))
         sums = exchange.swap(GRADIENTS)
         with exchange.telling():
-            applied = step.update(*sums, rates, scale / self.rank_count)
+            applied = step.update(*sums, rates, scale)
         self._steps[tuple(table.name for table in work.tables)].append(step)
         return applied
 
