@@ -18,10 +18,10 @@
 #include "python/csrc/errors.h"
 #include "python/csrc/train_batches.h"
 #include "train/embedding_shard.h"
-#include "train/locked_shard.h"
 #include "train/table_calls.h"
 #include "train/unique_keys.h"
 #include "train_cpu/host_shard.h"
+#include "train_cpu/locked_shard.h"
 
 namespace hps::python {
 namespace {

@@ -12,7 +12,7 @@
 // Sums have a fixed order, that of the keys in the batch, so that equal calls give equal bits, on
 // every machine.
 //
-// Not thread-safe; locked_shard.h makes it so. Steps of several batches may be open at a time; a
+// Not thread-safe; LockedShard makes it so. Steps of several batches may be open at a time; a
 // row that was erased between Forward and Backward is not updated.
 #pragma once
 

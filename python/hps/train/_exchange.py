@@ -145,8 +145,9 @@ class GroupExchange(_Exchange):
         return addresses, received
 
     def meet(self, kind, counts=None):
-        sent = torch.tensor([[kind, self._turn, count] for count in counts or self.rank_count * [0]],
-                            dtype=torch.int64, device="cpu")
+        counts = counts or [0] * self.rank_count
+        sent = torch.tensor([[kind, self._turn, count] for count in counts], dtype=torch.int64,
+                            device="cpu")
         told = torch.empty_like(sent)
         with self.guarded(_NAMES[kind]):
             dist.all_to_all_single(told, sent, group=self.group)

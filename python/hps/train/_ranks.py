@@ -102,8 +102,8 @@ class RankedTables:
             self._bring_together(name)
 
     def begin_load(self, plans):
-        """Before rows of a checkpoint are written: places tables as its ranks did, and forgets which
-        rows were hot, because each row is written by its owner alone."""
+        """Before rows of a checkpoint are written: places tables as its ranks did, and forgets
+        which rows were hot, because each row is written by its owner alone."""
         for loads in plans:
             self._follow_plan(loads)
         for name in self._balanced:

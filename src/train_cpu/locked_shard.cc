@@ -1,4 +1,4 @@
-#include "train/locked_shard.h"
+#include "train_cpu/locked_shard.h"
 
 #include <utility>
 
