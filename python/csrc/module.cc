@@ -4,6 +4,9 @@
 namespace hps::python {
 
 NB_MODULE(_hps, module) {
+  // When a script ends with an exception, its traceback keeps objects alive until the interpreter
+  // is gone. That is no leak to tell users of.
+  nanobind::set_leak_warnings(false);
   FindNetworkCheck();
   BindStore(module);
   BindSession(module);

@@ -22,6 +22,7 @@
 #include "train/table_calls.h"
 #include "train/unique_keys.h"
 #include "train_cpu/host_shard.h"
+#include "train_cpu/locked_shard.h"
 
 namespace hps::python {
 namespace {
@@ -100,7 +101,7 @@ std::unique_ptr<EmbeddingShard> MakeShard(const nb::dict& d) {
   options.rows_max = nb::cast<uint64_t>(d["rows_max"]);
   auto shard = HostShard::Create(options);
   RaiseIfError(shard.status());
-  return *std::move(shard);
+  return std::make_unique<LockedShard>(*std::move(shard));
 }
 
 nb::dict ToDict(ShardRows rows, bool with_state) {
@@ -145,6 +146,15 @@ void WriteRows(EmbeddingShard& shard, const nb::dict& d) {
   RaiseIfError(status);
 }
 
+void EraseRows(EmbeddingShard& shard, const Vector<Key>& keys) {
+  absl::Status status;
+  {
+    const ReleasedGil release;
+    status = shard.EraseRows({keys.data(), keys.size()});
+  }
+  RaiseIfError(status);
+}
+
 DeltaReader ReaderOf(bool with_state) {
   return with_state ? DeltaReader::kCheckpoint : DeltaReader::kPublication;
 }
@@ -163,12 +173,18 @@ nb::dict CollectDelta(EmbeddingShard& shard, bool with_state) {
 }
 
 void AcknowledgeDelta(EmbeddingShard& shard, bool with_state, const nb::tuple& through) {
-  shard.AcknowledgeDelta(ReaderOf(with_state), {.change = nb::cast<uint32_t>(through[0]),
-                                                .step = nb::cast<uint32_t>(through[1])});
+  const DeltaMark mark{.change = nb::cast<uint32_t>(through[0]),
+                       .step = nb::cast<uint32_t>(through[1])};
+  const ReleasedGil release;
+  shard.AcknowledgeDelta(ReaderOf(with_state), mark);
 }
 
 nb::dict Statistics(const EmbeddingShard& shard) {
-  const ShardStatistics statistics = shard.Statistics();
+  ShardStatistics statistics;
+  {
+    const ReleasedGil release;
+    statistics = shard.Statistics();
+  }
   nb::dict d;
   d["rows"] = statistics.rows;
   d["bytes"] = statistics.bytes;
@@ -194,10 +210,7 @@ void BindTrain(nb::module_& module) {
       .def("new_step", &EmbeddingShard::NewStep)
       .def("read_rows", &ReadRows, nb::arg("with_state"))
       .def("write_rows", &WriteRows)
-      .def("erase_rows",
-           [](EmbeddingShard& shard, const Vector<Key>& keys) {
-             RaiseIfError(shard.EraseRows({keys.data(), keys.size()}));
-           })
+      .def("erase_rows", &EraseRows)
       .def("collect_delta", &CollectDelta, nb::arg("with_state"))
       .def("acknowledge_delta", &AcknowledgeDelta, nb::arg("with_state"), nb::arg("through"))
       .def("statistics", &Statistics);

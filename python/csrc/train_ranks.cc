@@ -34,6 +34,14 @@ std::vector<T*> Pointers(const Addresses& addresses) {
   return pointers;
 }
 
+template <typename T>
+std::vector<std::span<const T>> Pieces(const Addresses& from, const std::vector<size_t>& sizes) {
+  std::vector<std::span<const T>> pieces;
+  for (size_t rank = 0; rank < from.size(); ++rank)
+    pieces.emplace_back(reinterpret_cast<const T*>(from[rank]), sizes.at(rank));
+  return pieces;
+}
+
 void SetHot(RankTable& table, const Keys& keys) {
   table.hot.clear();
   table.hot.insert(keys.data(), keys.data() + keys.size());
@@ -74,9 +82,7 @@ void WriteMessages(const RankStep& step, const Addresses& to) {
 }
 
 void ReadMessages(RankStep& step, const Addresses& from, const std::vector<size_t>& sizes) {
-  std::vector<std::span<const int64_t>> messages;
-  for (size_t rank = 0; rank < from.size(); ++rank)
-    messages.emplace_back(reinterpret_cast<const int64_t*>(from[rank]), sizes[rank]);
+  const auto messages = Pieces<int64_t>(from, sizes);
   absl::Status status;
   {
     const ReleasedGil release;
@@ -94,34 +100,38 @@ void LookUp(RankStep& step, const Addresses& to, const Addresses& outputs) {
   RaiseIfError(status);
 }
 
-void Pool(RankStep& step, const Addresses& from, const Addresses& outputs) {
+void Pool(RankStep& step, const Addresses& from, const std::vector<size_t>& sizes,
+          const Addresses& outputs) {
+  const auto rows = Pieces<float>(from, sizes);
   absl::Status status;
   {
     const ReleasedGil release;
-    status = step.Pool(Pointers<const float>(from), Pointers<float>(outputs));
+    status = step.Pool(rows, Pointers<float>(outputs));
   }
   RaiseIfError(status);
 }
 
 void SumGradients(RankStep& step, const Addresses& gradients, const std::vector<size_t>& counts,
-                  const Addresses& to) {
+                  float scale, const Addresses& to) {
   absl::Status status;
   {
     const ReleasedGil release;
-    status = step.SumGradients(Pointers<const float>(gradients), counts, Pointers<float>(to));
+    status =
+        step.SumGradients(Pointers<const float>(gradients), counts, scale, Pointers<float>(to));
   }
   RaiseIfError(status);
 }
 
-bool Update(RankStep& step, const Addresses& from, const std::vector<float>& learning_rates,
-            float scale) {
+bool Update(RankStep& step, const Addresses& from, const std::vector<size_t>& sizes,
+            const std::vector<float>& learning_rates, float scale) {
+  const auto sums = Pieces<float>(from, sizes);
   std::vector<UpdateFactors> factors;
   for (const float rate : learning_rates)
     factors.push_back({.learning_rate = rate, .scale = scale});
   absl::StatusOr<bool> updated(false);
   {
     const ReleasedGil release;
-    updated = step.Update(Pointers<const float>(from), factors);
+    updated = step.Update(sums, factors);
   }
   RaiseIfError(updated.status());
   return *updated;

@@ -38,12 +38,10 @@ absl::Status ValidateBatch(const BagBatch& batch, std::string_view table) {
     return error(batch.weights.size(), " weights for ", batch.keys.size(), " keys");
   if (!batch.weights.empty() && batch.pooling != Pooling::kSum)
     return error("weights need the pooling sum");
-  if (batch.pooling != Pooling::kNone && !batch.offsets.empty()) {
-    if (batch.offsets.front() != 0 ||
-        batch.offsets.back() != static_cast<int64_t>(batch.keys.size()) ||
-        !std::is_sorted(batch.offsets.begin(), batch.offsets.end()))
-      return error("offsets must ascend from 0 to the number of keys");
-  }
+  if (!batch.offsets.empty() && (batch.offsets.front() != 0 ||
+                                 batch.offsets.back() != static_cast<int64_t>(batch.keys.size()) ||
+                                 !std::is_sorted(batch.offsets.begin(), batch.offsets.end())))
+    return error("offsets must ascend from 0 to the number of keys");
   return absl::OkStatus();
 }
 

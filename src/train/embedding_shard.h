@@ -12,8 +12,8 @@
 // Sums have a fixed order, that of the keys in the batch, so that equal calls give equal bits, on
 // every machine.
 //
-// Not thread-safe. Steps of several batches may be open at a time; a row that was erased between
-// Forward and Backward is not updated.
+// Not thread-safe; LockedShard makes it so. Steps of several batches may be open at a time; a
+// row that was erased between Forward and Backward is not updated.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +58,7 @@ struct BagBatch {
   std::span<const Key> keys;
   std::span<const int64_t> offsets{};  // [bags + 1]; empty: every key is a bag of its own
   std::span<const float> weights{};    // [keys]; empty: 1. Not with kNone
-  Pooling pooling = Pooling::kSum;     // kNone: a row for every key; offsets are not used
+  Pooling pooling = Pooling::kSum;     // kNone: a row for every key; offsets are only checked
 
   size_t output_rows() const {
     return pooling == Pooling::kNone || offsets.empty() ? keys.size() : offsets.size() - 1;
@@ -73,6 +73,9 @@ absl::Status ValidateBatch(const BagBatch& batch, std::string_view table);
 class StepIndex {
  public:
   virtual ~StepIndex() = default;
+
+  // Of the step's batch; see GradientFactor in gradient_bound.h.
+  virtual double gradient_factor() const = 0;
 };
 
 // Consecutive output rows in one piece of memory; the pieces of a call make up its output.
@@ -106,7 +109,7 @@ enum class DeltaReader {
 
 struct ShardStatistics {
   uint64_t rows = 0;
-  uint64_t bytes = 0;    // of memory, index included
+  uint64_t bytes = 0;    // of memory: rows, index, keys that wait, keys of erased rows
   uint64_t pending = 0;  // keys that wait for admission
   uint64_t erased = 0;   // rows so far
   uint32_t step = 0;

@@ -1,7 +1,7 @@
 #include "train/table_calls.h"
 
 #include "base/macros.h"
-#include "train/finite.h"
+#include "train/gradient_bound.h"
 
 namespace hps {
 
@@ -13,7 +13,8 @@ absl::Status ForwardTables(std::span<const TableForward> tables) {
 
 absl::StatusOr<bool> BackwardTables(std::span<const TableBackward> tables) {
   for (const TableBackward& table : tables) {
-    if (!AllFinite(table.gradient.gradients)) return false;
+    const float limit = GradientLimit(table.step->gradient_factor(), table.gradient.scale);
+    if (!AllWithin(table.gradient.gradients, limit)) return false;
   }
   for (const TableBackward& table : tables)
     HPS_RETURN_IF_ERROR(table.shard->Backward(*table.step, table.gradient));

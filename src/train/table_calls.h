@@ -25,7 +25,8 @@ struct TableBackward {
 // Errors: the first of the shards'; tables after it are not asked.
 absl::Status ForwardTables(std::span<const TableForward> tables);
 
-// False, and no row of any table has changed, if a gradient is NaN or infinite.
+// False, and no row of any table has changed, if a gradient is NaN or infinite, or too large
+// (gradient_bound.h).
 // Errors: the first of the shards'.
 absl::StatusOr<bool> BackwardTables(std::span<const TableBackward> tables);
 

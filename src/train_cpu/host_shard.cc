@@ -21,6 +21,12 @@ constexpr size_t kPendingMax = size_t{1} << 24;
 // rare.
 constexpr uint64_t kErasedShare = 16;
 
+// A byte of control for each slot.
+template <typename Map>
+uint64_t MapBytes(const Map& map) {
+  return map.capacity() * (sizeof(typename Map::value_type) + 1);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<EmbeddingShard>> HostShard::Create(const ShardOptions& options) {
@@ -189,8 +195,11 @@ uint32_t HostShard::InsertRow(Key key) {
 
 void HostShard::EraseRow(uint32_t slot) {
   const RowHeader& row = *rows_.at(slot);
-  if (row.is_published || saved_.change != 0)
-    erased_.push_back({row.key, change_, row.is_published});
+  if (row.is_published || row.is_saved) {
+    Erased& erased = erased_[row.key];
+    if (row.is_published) erased.published = change_;
+    if (row.is_saved) erased.saved = change_;
+  }
   index_.Erase(row.key, KeyIndex::Hash(row.key));
   rows_.Free(slot);
   ++erased_count_;
@@ -209,7 +218,14 @@ void HostShard::EraseAllExpired() {
   if (options_.expire_after != 0) EraseExpired(rows_.slot_end());
 }
 
+// Expired rows go first, all of them: how many of them are left otherwise depends on how far the
+// sweep has come, and a table that was loaded from a checkpoint has none.
 void HostShard::EraseBeyondBound() {
+  EraseAllExpired();
+  if (index_.size() > options_.rows_max) EraseOldest();
+}
+
+void HostShard::EraseOldest() {
   struct Age {
     uint32_t last_seen = 0;
     Key key = 0;
@@ -283,7 +299,7 @@ absl::Status HostShard::BackwardPieces(StepIndex& step, std::span<const Gradient
 
 ShardStatistics HostShard::Statistics() const {
   return {.rows = index_.size(),
-          .bytes = index_.bytes() + rows_.bytes(),
+          .bytes = index_.bytes() + rows_.bytes() + MapBytes(pending_) + MapBytes(erased_),
           .pending = pending_.size(),
           .erased = erased_count_,
           .step = step_};

@@ -48,10 +48,10 @@ class HostShard final : public EmbeddingShard {
     uint32_t count = 0;
     uint32_t last_step = 0;
   };
+  // When a row was erased that a reader has had: the number of the change; 0: it has not had it.
   struct Erased {
-    Key key = 0;
-    uint32_t changed = 0;
-    bool was_published = false;
+    uint32_t published = 0;
+    uint32_t saved = 0;
   };
 
   explicit HostShard(const ShardOptions& options);
@@ -82,6 +82,7 @@ class HostShard final : public EmbeddingShard {
   void EraseExpired(size_t slot_count);
   void EraseAllExpired();
   void EraseBeyondBound();
+  void EraseOldest();
   void ForgetPending();
 
   uint32_t InsertRow(Key key);
@@ -91,6 +92,7 @@ class HostShard final : public EmbeddingShard {
   // Live rows that changed after the mark, or that a step after it had, by key.
   std::vector<uint32_t> SlotsSince(const DeltaMark& mark) const;
   bool IsWanted(const Erased& erased, DeltaReader reader) const;
+  std::vector<Key> ErasedKeys(DeltaReader reader) const;
   ShardRows CopyRowsWithState(const std::vector<uint32_t>& slots) const;
   ShardRows CopyRows(const std::vector<uint32_t>& slots, bool with_state) const;
   void WriteRow(const ShardRows& rows, size_t i, bool with_state);
@@ -107,7 +109,9 @@ class HostShard final : public EmbeddingShard {
   uint32_t sweep_ = 0;  // the next slot to look for expiry
   uint64_t erased_count_ = 0;
   absl::flat_hash_map<Key, Pending> pending_;
-  std::vector<Erased> erased_;  // rows that a reader has had, erased since
+  // Rows that a reader has had, erased since. A row that no reader has had leaves nothing, so that
+  // there are at most as many as the readers' last deltas had.
+  absl::flat_hash_map<Key, Erased> erased_;
 
   // Of one call, kept for their memory.
   std::vector<uint32_t> slots_;

@@ -119,9 +119,18 @@ absl::Status HostShard::EraseRows(std::span<const Key> keys) {
 }
 
 bool HostShard::IsWanted(const Erased& erased, DeltaReader reader) const {
-  if (reader == DeltaReader::kCheckpoint)
-    return saved_.change != 0 && erased.changed > saved_.change;
-  return erased.was_published && erased.changed > published_.change;
+  return reader == DeltaReader::kCheckpoint ? erased.saved > saved_.change
+                                            : erased.published > published_.change;
+}
+
+std::vector<Key> HostShard::ErasedKeys(DeltaReader reader) const {
+  std::vector<Key> keys;
+  for (const auto& [key, erased] : erased_) {
+    if (IsWanted(erased, reader) && index_.Find(key, KeyIndex::Hash(key)) == kNoRow)
+      keys.push_back(key);
+  }
+  std::sort(keys.begin(), keys.end());
+  return keys;
 }
 
 absl::StatusOr<ShardDelta> HostShard::CollectDelta(DeltaReader reader) {
@@ -134,15 +143,9 @@ absl::StatusOr<ShardDelta> HostShard::CollectDelta(DeltaReader reader) {
     const std::vector<uint32_t> slots =
         SlotsSince(is_saved ? saved_ : DeltaMark{.change = published_.change, .step = kNumberMax});
     delta.changed = is_saved ? CopyRowsWithState(slots) : CopyRows(slots, /*with_state=*/false);
-    if (!is_saved) {
-      for (const uint32_t slot : slots) rows_.at(slot)->is_published = true;
-    }
-    for (const Erased& erased : erased_) {
-      if (IsWanted(erased, reader) && index_.Find(erased.key, KeyIndex::Hash(erased.key)) == kNoRow)
-        delta.erased.push_back(erased.key);
-    }
-    std::sort(delta.erased.begin(), delta.erased.end());
-    delta.erased.erase(std::unique(delta.erased.begin(), delta.erased.end()), delta.erased.end());
+    for (const uint32_t slot : slots)
+      (is_saved ? rows_.at(slot)->is_saved : rows_.at(slot)->is_published) = true;
+    if (!is_saved || saved_.change != 0) delta.erased = ErasedKeys(reader);
     return delta;
   } catch (const std::bad_alloc&) {
     return OutOfMemory("embedding table: no memory to collect changes");
@@ -152,9 +155,9 @@ absl::StatusOr<ShardDelta> HostShard::CollectDelta(DeltaReader reader) {
 void HostShard::AcknowledgeDelta(DeltaReader reader, DeltaMark through) {
   DeltaMark& mark = reader == DeltaReader::kCheckpoint ? saved_ : published_;
   if (through.change == 0 || through.change > mark.change) mark = through;
-  std::erase_if(erased_, [this](const Erased& erased) {
-    return !IsWanted(erased, DeltaReader::kCheckpoint) &&
-           !IsWanted(erased, DeltaReader::kPublication);
+  absl::erase_if(erased_, [this](const auto& entry) {
+    return !IsWanted(entry.second, DeltaReader::kCheckpoint) &&
+           !IsWanted(entry.second, DeltaReader::kPublication);
   });
 }
 

@@ -1,5 +1,6 @@
 #include "train_cpu/host_step.h"
 
+#include "train/gradient_bound.h"
 #include "train_cpu/key_index.h"
 
 namespace hps {
@@ -43,6 +44,7 @@ void HostStep::Finish(const BagBatch& batch) {
   const bool is_mean = batch.pooling == Pooling::kMean && is_bagged;
   if (is_mean || !batch.weights.empty()) gradient_scales_.resize(places_.size());
   output_rows_ = batch.output_rows();
+  gradient_factor_ = GradientFactor(batch);
   for (size_t output = 0; output < output_rows_; ++output) {
     const size_t begin = is_bagged ? static_cast<size_t>(batch.offsets[output]) : output;
     const size_t end = is_bagged ? static_cast<size_t>(batch.offsets[output + 1]) : output + 1;

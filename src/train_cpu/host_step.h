@@ -34,6 +34,7 @@ class HostStep final : public StepIndex {
             .gradients = gradients};
   }
 
+  double gradient_factor() const override { return gradient_factor_; }
   size_t key_count() const { return keys_.size(); }
   Key key(size_t place) const { return keys_[place]; }
   uint32_t slot(size_t place) const { return slots_[place]; }
@@ -50,6 +51,7 @@ class HostStep final : public StepIndex {
   std::vector<uint32_t> gradient_rows_;
   std::vector<float> gradient_scales_;
   size_t output_rows_ = 0;
+  double gradient_factor_ = 0;
   bool is_ready_ = false;
 };
 

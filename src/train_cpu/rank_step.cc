@@ -6,19 +6,25 @@
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
 #include "base/out_of_memory.h"
-#include "train/finite.h"
+#include "train/gradient_bound.h"
 #include "train_cpu/keyed_part.h"
 #include "train_cpu/localized_part.h"
 
 namespace hps {
 namespace {
 
-// Sums of gradients end with flags: whether all are finite; then for each table, whether the rank
-// has a gradient of it.
+// Sums of gradients end with flags: whether all of the rank's gradients are allowed; then for each
+// table, whether the rank has a gradient of it.
 constexpr float kYes = 1;
 constexpr float kNo = 0;
 
 size_t FlagCount(size_t table_count) { return 1 + table_count; }
+
+std::vector<const float*> Begins(std::span<const std::span<const float>> pieces) {
+  std::vector<const float*> begins;
+  for (const std::span<const float> piece : pieces) begins.push_back(piece.data());
+  return begins;
+}
 
 template <typename Work>
 absl::Status Guarded(const Work& work) {
@@ -46,8 +52,11 @@ RankStep::RankStep(const RankPlace& place, std::span<const RankTable* const> tab
 absl::Status RankStep::Begin(std::span<const BagBatch> batches, bool is_training) {
   HPS_CHECK(batches.size() == parts_.size());
   return Guarded([&] {
-    for (size_t i = 0; i < parts_.size(); ++i)
+    gradient_factors_.clear();
+    for (size_t i = 0; i < parts_.size(); ++i) {
       HPS_RETURN_IF_ERROR(parts_[i]->Begin(batches[i], is_training));
+      gradient_factors_.push_back(GradientFactor(batches[i]));
+    }
     return absl::OkStatus();
   });
 }
@@ -104,53 +113,71 @@ absl::Status RankStep::LookUp(std::span<float* const> to, std::span<float* const
   });
 }
 
-absl::Status RankStep::Pool(std::span<const float* const> from, std::span<float* const> outputs) {
+absl::Status RankStep::CheckReceived(std::span<const std::span<const float>> from,
+                                     size_t PieceSizes::*expected) const {
+  HPS_CHECK(from.size() == place_.rank_count);
+  for (uint32_t rank = 0; rank < place_.rank_count; ++rank) {
+    const size_t count = Sizes(rank).*expected;
+    if (from[rank].size() == count) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("embedding tables: rank ", rank, " sent ", from[rank].size(),
+                     " values to rank ", place_.rank, ", which expected ", count,
+                     "; all ranks must have equal tables and make the same steps"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankStep::Pool(std::span<const std::span<const float>> from,
+                            std::span<float* const> outputs) {
+  HPS_RETURN_IF_ERROR(CheckReceived(from, &PieceSizes::rows_from));
   return Guarded([&] {
-    std::vector<const float*> at(from.begin(), from.end());
+    std::vector<const float*> at = Begins(from);
     for (size_t i = 0; i < parts_.size(); ++i) parts_[i]->Pool(at, outputs[i]);
     return absl::OkStatus();
   });
 }
 
 absl::Status RankStep::SumGradients(std::span<const float* const> gradients,
-                                    std::span<const size_t> gradient_counts,
+                                    std::span<const size_t> gradient_counts, float scale,
                                     std::span<float* const> to) {
   return Guarded([&] {
     std::vector<float*> at(to.begin(), to.end());
-    bool is_finite = true;
+    bool is_allowed = true;
     for (size_t i = 0; i < parts_.size(); ++i) {
-      // Checked just before it is summed: it is in the cache then.
-      is_finite = is_finite && AllFinite({gradients[i], gradient_counts[i]});
+      // Looked at just before they are summed: they are in the cache then.
+      // A row has the gradients of all ranks.
+      const float limit = GradientLimit(gradient_factors_[i] * place_.rank_count, scale);
+      is_allowed = is_allowed && AllWithin({gradients[i], gradient_counts[i]}, limit);
       parts_[i]->SumGradients(gradients[i], at);
     }
     for (float* flags : at) {
-      *flags++ = is_finite ? kYes : kNo;
+      *flags++ = is_allowed ? kYes : kNo;
       for (const float* const gradient : gradients) *flags++ = gradient != nullptr ? kYes : kNo;
     }
     return absl::OkStatus();
   });
 }
 
-absl::StatusOr<bool> RankStep::Update(std::span<const float* const> from,
+absl::StatusOr<bool> RankStep::Update(std::span<const std::span<const float>> from,
                                       std::span<const UpdateFactors> factors) {
-  bool is_finite = true;
+  HPS_RETURN_IF_ERROR(CheckReceived(from, &PieceSizes::gradients_from));
+  bool can_update = true;
   const absl::Status status = Guarded([&] {
     std::vector<bool> has_gradient(parts_.size());
     for (uint32_t rank = 0; rank < place_.rank_count; ++rank) {
-      const size_t end = Sizes(rank).gradients_from;
-      const float* const flags = from[rank] + end - FlagCount(parts_.size());
-      is_finite = is_finite && flags[0] == kYes;
+      const std::span<const float> flags = from[rank].last(FlagCount(parts_.size()));
+      can_update = can_update && flags[0] == kYes;
       for (size_t i = 0; i < parts_.size(); ++i)
         has_gradient[i] = has_gradient[i] || flags[1 + i] == kYes;
     }
-    if (!is_finite) return absl::OkStatus();
-    std::vector<const float*> at(from.begin(), from.end());
+    if (!can_update) return absl::OkStatus();
+    std::vector<const float*> at = Begins(from);
     for (size_t i = 0; i < parts_.size(); ++i)
       HPS_RETURN_IF_ERROR(parts_[i]->Update(at, has_gradient[i] ? &factors[i] : nullptr));
     return absl::OkStatus();
   });
   if (!status.ok()) return status;
-  return is_finite;
+  return can_update;
 }
 
 }  // namespace hps

@@ -44,29 +44,34 @@ class RankStep {
   // One message of each rank. Errors: FAILED_PRECONDITION: a rank makes a step of other tables.
   absl::Status ReadMessages(std::span<const std::span<const int64_t>> messages);
 
-  // `to`, `from`: memory for each rank's values. `outputs`: of each table, [output rows, dim];
-  // complete after Pool.
+  // `to`: memory for each rank's values; `from`: the values of each rank. `outputs`: of each table,
+  // [output rows, dim]; complete after Pool.
+  // Errors, here and below: FAILED_PRECONDITION: another number of values than Sizes tells.
   absl::Status LookUp(std::span<float* const> to, std::span<float* const> outputs);
-  absl::Status Pool(std::span<const float* const> from, std::span<float* const> outputs);
+  absl::Status Pool(std::span<const std::span<const float>> from, std::span<float* const> outputs);
 
   // `gradients`: of each table, [output rows, dim]; kept until Update. Null: the loss does not
-  // depend on the table.
+  // depend on the table. `scale`: that of Update.
   absl::Status SumGradients(std::span<const float* const> gradients,
-                            std::span<const size_t> gradient_counts, std::span<float* const> to);
+                            std::span<const size_t> gradient_counts, float scale,
+                            std::span<float* const> to);
 
-  // False, and no row of any table has changed, if a gradient of any rank is NaN or infinite. A
-  // table whose gradients are null on all ranks stays as it is.
-  absl::StatusOr<bool> Update(std::span<const float* const> from,
+  // False, and no row of any table has changed, if a gradient of any rank is NaN or infinite, or
+  // too large (gradient_bound.h). A table whose gradients are null on all ranks stays as it is.
+  absl::StatusOr<bool> Update(std::span<const std::span<const float>> from,
                               std::span<const UpdateFactors> factors);
 
   std::span<const Key> keys(size_t table) const { return parts_[table]->keys(); }
 
  private:
   absl::Status ReadMessage(uint32_t rank, std::span<const int64_t> message);
+  absl::Status CheckReceived(std::span<const std::span<const float>> from,
+                             size_t PieceSizes::*expected) const;
 
   const RankPlace place_;
   const std::vector<int64_t> ids_;
   std::vector<std::unique_ptr<RankPart>> parts_;
+  std::vector<double> gradient_factors_;  // of the tables' batches
 };
 
 }  // namespace hps

@@ -82,7 +82,7 @@ class Ranks {
       std::vector<float*> to = Room(gradients_[rank], rank, &PieceSizes::gradients_to);
       EXPECT_TRUE(steps_[rank]
                       .SumGradients(std::vector<const float*>(3, gradients.data()),
-                                    std::vector<size_t>(3, gradients.size()), to)
+                                    std::vector<size_t>(3, gradients.size()), 1, to)
                       .ok());
     }
     bool is_updated = true;
@@ -113,10 +113,10 @@ class Ranks {
     for (Floats& array : arrays) pointers.push_back(array.data());
     return pointers;
   }
-  static std::vector<const float*> From(const std::vector<std::vector<Floats>>& pieces,
-                                        uint32_t rank) {
-    std::vector<const float*> from;
-    for (const auto& sent : pieces) from.push_back(sent[rank].data());
+  static std::vector<std::span<const float>> From(const std::vector<std::vector<Floats>>& pieces,
+                                                  uint32_t rank) {
+    std::vector<std::span<const float>> from;
+    for (const auto& sent : pieces) from.emplace_back(sent[rank]);
     return from;
   }
 
@@ -204,19 +204,39 @@ TEST(RankStep, RanksDoWhatOneProcessDoes) {
   }
 }
 
-TEST(RankStep, ANanOfOneRankChangesNoRowOfAnyRank) {
-  Ranks ranks(2);
-  std::vector<Samples> samples(2, {.keys = {1, 7, 8}, .offsets = {0, 2, 3}});
-  samples[0].gradients = Floats(6, 1);
-  samples[1].gradients = Floats(6, 1);
-  samples[1].gradients[5] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_FALSE(ranks.Step(samples, Pooling::kSum).second);
-  for (uint32_t rank = 0; rank < 2; ++rank) {
-    for (size_t table = 0; table < 3; ++table) {
-      const ShardRows rows = *ranks.shard(rank, table).ReadRows(false);
-      EXPECT_EQ(rows.values, Floats(rows.values.size(), 2));
+// 2e38 is finite, but the sum of two of them is not.
+TEST(RankStep, ANanOrAnOverflowOfOneRankChangesNoRowOfAnyRank) {
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), 2e38F}) {
+    Ranks ranks(2);
+    std::vector<Samples> samples(2, {.keys = {1, 7, 7}, .offsets = {0, 2, 3}});
+    samples[0].gradients = Floats(6, 1);
+    samples[1].gradients = Floats(6, bad);
+    EXPECT_FALSE(ranks.Step(samples, Pooling::kSum).second);
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      for (size_t table = 0; table < 3; ++table) {
+        const ShardRows rows = *ranks.shard(rank, table).ReadRows(false);
+        EXPECT_EQ(rows.values, Floats(rows.values.size(), 2));
+      }
     }
   }
+}
+
+TEST(RankStep, ValuesOfAnotherStepAreRefused) {
+  Ranks ranks(1);
+  RankStep& step = ranks.step(0);
+  const std::vector<Key> keys = {1, 7};
+  ASSERT_TRUE(step.Begin(std::vector<BagBatch>(3, {.keys = keys}), true).ok());
+  std::vector<int64_t> message(step.Sizes(0).message);
+  step.WriteMessage(0, message.data());
+  const std::span<const int64_t> received(message);
+  ASSERT_TRUE(step.ReadMessages({&received, 1}).ok());
+  std::vector<Floats> outputs(3, Floats(6));
+  std::vector<float*> at = {outputs[0].data(), outputs[1].data(), outputs[2].data()};
+  const Floats values(step.Sizes(0).gradients_from + 1);
+  const std::span<const float> too_many(values);
+  EXPECT_EQ(step.Pool({&too_many, 1}, at).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(step.Update({&too_many, 1}, std::vector<UpdateFactors>(3)).status().code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(RankStep, MessagesOfAnotherStepAreRefused) {

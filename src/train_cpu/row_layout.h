@@ -18,6 +18,7 @@ struct RowHeader {
   uint32_t place = 0;      // among the different keys of step `last_seen`
   bool is_live = false;
   bool is_published = false;  // an earlier delta of a publication had it
+  bool is_saved = false;      // an earlier delta of a checkpoint had it
 };
 static_assert(sizeof(RowHeader) == 32);
 

@@ -1,5 +1,10 @@
 """hps.train in one process, against torch.nn and torch.optim on the same rows."""
 
+import pathlib
+import subprocess
+import sys
+import tempfile
+import threading
 import unittest
 
 import numpy as np
@@ -63,6 +68,23 @@ class AgainstTorchTest(unittest.TestCase):
         self.compare(ht.Adam(lr=0.01), lambda rows: torch.optim.Adam(rows, lr=0.01))
 
 
+class Served:
+    """What serving would have."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, np.ndarray] = {}
+
+    def upsert(self, _: str, keys: np.ndarray, rows: np.ndarray) -> None:
+        self.rows.update(zip(keys.tolist(), rows.copy()))
+
+    def delete(self, _: str, keys: np.ndarray) -> None:
+        for key in keys.tolist():
+            del self.rows[key]
+
+    def flush(self) -> None:
+        """Changes are there already."""
+
+
 class CollectionTest(unittest.TestCase):
     def test_shapes(self) -> None:
         embed = ht.EmbeddingCollection([ht.Table("one", 4), ht.Table("none", 3, pooling="none")])
@@ -112,6 +134,74 @@ class CollectionTest(unittest.TestCase):
             np.testing.assert_array_equal(embed.rows("a")[1], before)
         self.assertEqual(embed.skipped_steps, 2)
 
+    def test_gradients_whose_sum_overflows_change_nothing(self) -> None:
+        keys = torch.zeros(4, dtype=torch.int64)
+        for optimizer in (ht.SGD(), ht.Adagrad(), ht.Adam()):
+            embed = ht.EmbeddingCollection([ht.Table("t", 2, optimizer=optimizer)])
+            for gradient in (2e38, 1e20):  # the sum overflows, or its square
+                out = embed({"t": keys})["t"]
+                before = embed.rows("t")[1]
+                out.backward(torch.full((4, 2), gradient))
+                np.testing.assert_array_equal(embed.rows("t")[1], before)
+            self.assertEqual(embed.skipped_steps, 2)
+        embed = ht.EmbeddingCollection([ht.Table("t", 2)])
+        out = embed({"t": (keys, None, torch.full((4,), float("inf")))})["t"]
+        out.backward(torch.ones(4, 2))
+        self.assertTrue(np.isfinite(embed.rows("t")[1]).all())
+
+    def test_an_infinite_learning_rate_is_an_error(self) -> None:
+        table = ht.Table("t", 2, optimizer=ht.Adam(lr=float("nan")))
+        embed = ht.EmbeddingCollection([table])
+        out = embed({"t": torch.tensor([1])})["t"]
+        before = embed.rows("t")[1]
+        with self.assertRaisesRegex(ValueError, "table 't': the learning rate is nan"):
+            out.sum().backward()
+        np.testing.assert_array_equal(embed.rows("t")[1], before)
+
+    def test_one_thread_trains_while_another_publishes(self) -> None:
+        embed = ht.EmbeddingCollection([ht.Table("t", 4, expire_after=5)])
+        served = Served()
+        is_over = threading.Event()
+
+        def publish() -> None:
+            while not is_over.is_set():
+                embed.publish(served)
+                embed.statistics()
+
+        thread = threading.Thread(target=publish)
+        thread.start()
+        random = torch.Generator().manual_seed(1)
+        for _ in range(150):
+            keys = torch.randint(10**6, (2048,), generator=random)
+            embed({"t": keys})["t"].sum().backward()
+        is_over.set()
+        thread.join()
+        embed.publish(served)
+        keys, rows = embed.rows("t")
+        self.assertEqual(sorted(served.rows), keys.tolist())
+        np.testing.assert_array_equal([served.rows[key] for key in keys.tolist()], rows)
+
+    def test_the_default_device_is_not_used(self) -> None:
+        torch.set_default_device("meta")
+        self.addCleanup(torch.set_default_device, "cpu")
+        embed = ht.EmbeddingCollection([ht.Table("t", 2, optimizer=ht.SGD(lr=1.0),
+                                                 init=ht.Uniform(0, 0))])
+        embed({"t": torch.tensor([[1, 2]], device="cpu")})["t"].sum().backward()
+        embed({"t": [1, 3]})["t"].sum().backward()
+        self.assertEqual(embed.rows("t")[1][:, 0].tolist(), [-2, -1, -1])
+
+    def test_a_script_that_ends_with_an_error_reports_no_leaks(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            script = pathlib.Path(folder) / "script.py"
+            script.write_text("import torch, hps.train as ht\n"
+                              "embed = ht.EmbeddingCollection([ht.Table('t', 2)])\n"
+                              "out = embed({'t': torch.tensor([1])})\n"
+                              "raise SystemError('the end')\n")
+            ended = subprocess.run([sys.executable, script], capture_output=True, text=True,
+                                   check=False)
+        self.assertIn("the end", ended.stderr)
+        self.assertNotIn("nanobind", ended.stderr)
+
     def test_grad_scaler_is_taken_out(self) -> None:
         scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
         embed = ht.EmbeddingCollection([ht.Table("t", 2, optimizer=ht.SGD(lr=1.0))],
@@ -159,10 +249,25 @@ class CollectionTest(unittest.TestCase):
             embed({"t": torch.tensor([1.0])})
         with self.assertRaisesRegex(Exception, "offsets must ascend"):
             embed({"t": (torch.tensor([1, 2]), torch.tensor([0, 3]))})
+        for weights in (torch.ones(0), torch.ones(3)):
+            with self.assertRaisesRegex(ValueError, "weights for 2 keys"):
+                embed({"t": (torch.tensor([1, 2]), torch.tensor([0, 2]), weights)})
+        none = ht.EmbeddingCollection([ht.Table("t", 2, pooling="none")])
+        for offsets in ([0, 3], [1, 2], [0, 2, 1, 2]):
+            with self.assertRaisesRegex(ValueError, "offsets must ascend"):
+                none({"t": (torch.tensor([1, 2]), torch.tensor(offsets))})
         with self.assertRaisesRegex(ValueError, "pooling must be one of"):
             ht.Table("t", 2, pooling="max")
-        with self.assertRaisesRegex(Exception, "dim must be"):
-            ht.EmbeddingCollection([ht.Table("t", 0)])
+        for argument, value, kind in (
+                ("dim", 0, ValueError), ("dim", 8.0, TypeError), ("dim", 4097, ValueError),
+                ("admit_after", -1, ValueError), ("admit_after", 0, ValueError),
+                ("expire_after", -1, ValueError), ("rows_max", -1, ValueError),
+                ("rows_max", "9", TypeError)):
+            with self.assertRaisesRegex(kind, f"table 't': {argument} must be"):
+                ht.Table(**{"name": "t", "dim": 2, argument: value})
+        for name in ("x/y", "../x", "", "a b", "t" * 121, 7):
+            with self.assertRaisesRegex(ValueError, "a name has 1 to 120"):
+                ht.Table(name, 2)
         with self.assertRaisesRegex(ValueError, "one name"):
             ht.EmbeddingCollection([ht.Table("t", 1), ht.Table("t", 1)])
 

@@ -35,14 +35,14 @@ class Batch:
 
 
 def _plain(table: Table, name: str, tensor, dtype) -> torch.Tensor:
-    tensor = torch.as_tensor(tensor)
+    tensor = torch.as_tensor(tensor, device="cpu")
     if dtype == torch.int64 and tensor.dtype in (torch.int32, torch.uint32):
         tensor = tensor.to(torch.int64)
     if dtype == torch.int64 and tensor.dtype == torch.uint64:
         tensor = tensor.view(torch.int64)
     if tensor.dtype != dtype:
         raise TypeError(f"table {table.name!r}: {name} must be {dtype}, not {tensor.dtype}")
-    return tensor.detach().cpu().contiguous()
+    return tensor.detach().contiguous()
 
 
 def make_batch(table: Table, value) -> Batch:
@@ -55,6 +55,9 @@ def make_batch(table: Table, value) -> Batch:
     weights = None
     if len(parts) == 3:
         weights = _plain(table, "weights", parts[2], torch.float32).view(-1)
+        if weights.numel() != keys.numel():
+            raise ValueError(f"table {table.name!r}: {weights.numel()} weights for "
+                             f"{keys.numel()} keys")
     if len(parts) > 1 and parts[1] is not None:
         offsets = _plain(table, "offsets", parts[1], torch.int64)
         if keys.dim() != 1 or offsets.dim() != 1 or offsets.numel() == 0:
@@ -70,5 +73,5 @@ def make_batch(table: Table, value) -> Batch:
     flat = keys.view(-1)
     if table.pooling == "none":
         return Batch(table, flat, None, weights, (batch, k, table.dim))
-    offsets = torch.arange(batch + 1, dtype=torch.int64) * k
+    offsets = torch.arange(batch + 1, dtype=torch.int64, device="cpu") * k
     return Batch(table, flat, offsets, weights, (batch, table.dim))

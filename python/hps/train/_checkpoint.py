@@ -24,7 +24,7 @@ import zlib
 import numpy as np
 import torch
 
-from hps.train._together import together
+from hps.train._together import agreed, together
 
 _VERSION = 3
 _DENSE = "dense.pt"
@@ -175,7 +175,8 @@ def _serialized(state):
 
 def save(engine, tables, directory, incremental, state):
     directory = pathlib.Path(directory)
-    last = _read_manifest(directory) if directory.exists() else None
+    last = agreed(engine, lambda: _read_manifest(directory) if directory.exists() else None,
+                  f"a rank cannot read the checkpoint in {directory}")
     number = last["saves"][-1]["number"] + 1 if last else 1
     place = (str(directory.resolve()), number - 1)
     incremental = all(engine.gather(incremental and engine.saved == place and last is not None))
@@ -261,6 +262,16 @@ def pick(rows, keys_mask, pending_mask):
 def load(engine, tables, directory):
     """Returns the dense part."""
     directory = pathlib.Path(directory)
+    manifest, state = agreed(engine, lambda: _checked(engine, tables, directory),
+                             f"no rank has loaded the checkpoint in {directory}")
+    engine.begin_load(manifest["plans"])
+    together(engine, lambda: _load_tables(engine, tables, directory, manifest["saves"]),
+             f"the checkpoint in {directory} was not loaded", "; tables may have a part of it")
+    return state
+
+
+def _checked(engine, tables, directory):
+    """The manifest and the dense part of a checkpoint that can be loaded."""
     manifest = _read_manifest(directory)
     if manifest is None:
         raise FileNotFoundError(f"checkpoint: {directory} has no manifest.json")
@@ -274,16 +285,16 @@ def load(engine, tables, directory):
     for found in manifest["saves"]:
         for name, expected in found["files"].items():
             _verify(_folder(directory, found["number"]) / name, expected)
-    state = _newest_state(directory, manifest["saves"])
-    for plan in manifest["plans"]:
-        engine.follow_plan(plan)
-    for found in manifest["saves"]:
+    return manifest, _newest_state(directory, manifest["saves"])
+
+
+def _load_tables(engine, tables, directory, saves):
+    for found in saves:
         folder = _folder(directory, found["number"])
-        is_last = found is manifest["saves"][-1]
+        is_last = found is saves[-1]
         for table in tables.values():
             _load_table(engine, table, is_last,
                         [folder / f"{table.name}.{rank}" for rank in range(found["ranks"])])
-    return state
 
 
 def _newest_state(directory, saves):

@@ -1,5 +1,7 @@
 """EmbeddingCollection: tables as one module of PyTorch."""
 
+import threading
+
 import torch
 import torch.distributed
 
@@ -36,11 +38,14 @@ class EmbeddingCollection(torch.nn.Module):
     changes, and a key without a row has zeros, as in serving.
 
     The ranks of `process_group` (None: the default group, if there is one) share the tables. All of
-    them must call forward and backward, with the same tables in the same order. As with
-    DistributedDataParallel, gradients are averaged over the ranks.
+    them must call forward, in evaluation too, and backward, with the same tables in the same order.
+    If one leaves out a call, the next raises an error on all. As with DistributedDataParallel,
+    gradients are averaged over the ranks.
+
+    While one thread trains, another may call `publish`, `rows` and `statistics`.
 
     grad_scaler   the GradScaler of the training loop, if there is one: its scale is taken out of
-                  the gradients. A step with NaN or infinite gradients changes no row.
+                  the gradients. A step with NaN, infinite or overflowing gradients changes no row
     hot_steps     after so many steps the hot rows of "auto" and "hybrid" tables are chosen
     share_memory  ranks of one machine exchange rows through shared memory. Otherwise, and with
                   ranks on several machines, the process group carries them
@@ -54,8 +59,10 @@ class EmbeddingCollection(torch.nn.Module):
             raise ValueError(f"two tables have one name: {names}")
         self.tables = {table.name: table for table in tables}
         self.grad_scaler = grad_scaler
-        self.skipped_steps = 0  # steps with NaN or infinite gradients
-        self._anchor = torch.zeros(1, requires_grad=True)  # what autograd holds the function by
+        self.skipped_steps = 0  # steps with NaN, infinite or overflowing gradients
+        # What autograd holds the function by.
+        self._anchor = torch.zeros(1, requires_grad=True, device="cpu")
+        self._publication = threading.Lock()  # of two, the later must not come first
         is_ranked = torch.distributed.is_available() and torch.distributed.is_initialized()
         if is_ranked and torch.distributed.get_world_size(process_group) > 1:
             self._engine = RankedTables(tables, process_group, hot_steps,
@@ -71,17 +78,23 @@ class EmbeddingCollection(torch.nn.Module):
         [batch + 1]), ragged bags; (keys, offsets or None, weights [n]), weighted sums. The output
         is [batch, dim]; with the pooling "none" [batch, k, dim], or [n, dim] for ragged bags.
         """
-        batches = []
-        for name, value in inputs.items():
-            if name not in self.tables:
-                raise KeyError(f"no table {name!r}; there are {list(self.tables)}")
-            batches.append(make_batch(self.tables[name], value))
-        if self.training and torch.is_grad_enabled():
+        is_training = self.training and torch.is_grad_enabled()
+        try:
+            batches = [make_batch(self._table(name), value) for name, value in inputs.items()]
+        except Exception:
+            self._engine.refuse(is_training)
+            raise
+        if is_training:
             outputs = _Lookup.apply(self._anchor, self, batches)
         else:
             outputs = self._engine.evaluate(batches)
         return {batch.table.name: output.view(batch.shape)
                 for batch, output in zip(batches, outputs)}
+
+    def _table(self, name):
+        if name not in self.tables:
+            raise KeyError(f"no table {name!r}; there are {list(self.tables)}")
+        return self.tables[name]
 
     def _update(self, work, gradients):
         scale = 1.0
@@ -115,8 +128,11 @@ class EmbeddingCollection(torch.nn.Module):
         were erased, to a ProducerTarget, a StoreTarget or a ServerTarget, or to any object with
         upsert(table, keys, rows [n, dim]), delete(table, keys) and flush(). A change counts as
         sent when flush has returned; what fails is sent again with the next call. Each rank sends
-        the rows that it owns. Returns {table: (rows sent, keys deleted)}."""
-        return _export.publish(self._engine, self.tables, target)
+        the rows that it owns. May be called in another thread than training; a step waits while
+        the changes of its table are collected, but not while they are sent.
+        Returns {table: (rows sent, keys deleted)}."""
+        with self._publication:
+            return _export.publish(self._engine, self.tables, target)
 
     def save(self, directory, state=None, incremental=False):
         """Writes a checkpoint, rows with their optimizer's state. It replaces an earlier one in
@@ -132,6 +148,6 @@ class EmbeddingCollection(torch.nn.Module):
 
     def load(self, directory):
         """Reads a checkpoint that any number of ranks wrote, into tables without rows, and returns
-        the newest dense part that was saved with it, or None. A damaged file is a ValueError, and
-        nothing has changed."""
+        the newest dense part that was saved with it, or None. All ranks must call it. A damaged
+        file is a ValueError on all, and nothing has changed."""
         return _checkpoint.load(self._engine, self.tables, directory)

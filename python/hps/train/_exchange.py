@@ -1,11 +1,16 @@
 """How ranks exchange the pieces of a step: through the process group, or through shared memory.
 
-    addresses = exchange.room(KEYS, counts)        # memory for the piece of every rank
-    ...                                            # the engine writes the pieces
+    exchange.begin(call, is_training)              # of the pieces that follow
+    with exchange.telling():                       # an error in here fails the swap of all ranks
+        addresses = exchange.room(KEYS, counts)    # memory for the piece of every rank
+        ...                                        # the engine writes the pieces
     addresses, counts = exchange.swap(KEYS)        # where the piece of every rank for this one lies
 
 What lies there is valid until the next room of the same kind. The piece of a rank for itself stays
 where it is.
+
+A swap compares what the ranks exchange: the kind of the pieces and the call that they belong to. If
+one rank has left out a call that the others make, the next swap raises an error on all of them.
 """
 
 import contextlib
@@ -21,19 +26,22 @@ import torch.distributed as dist
 
 from hps._hps import train as _engine
 
-KEYS, ROWS, GRADIENTS = range(3)
-_NAMES = ("keys", "rows", "gradients")
+KEYS, ROWS, GRADIENTS, MEETING, FAILURE = range(5)
+_NAMES = ("keys", "rows", "gradients", "a meeting", "a failure")
 _DTYPES = (torch.int64, torch.float32, torch.float32)
 _ITEM_BYTES = (8, 4, 4)
 _LINE_BYTES = 64
 _GROWTH_BYTES = 2 << 20
 _TOKEN_BYTES = 16
+_HEAD = 5              # integers
 _WORD_BYTES = 64       # of the counter that a rank raises; what it says of its pieces follows
 _LOOK_SECONDS = 0.05   # how often a waiting rank looks whether the others live
 
 
 def make_exchange(group, share_memory: bool):
-    """Shared memory if all ranks are on one machine and may open each other's, else the group."""
+    """Shared memory if all ranks are on one machine and may open each other's, else the group.
+    Raises ValueError if the group has no backend for tensors of the CPU."""
+    _backend_of(group)
     exchange = GroupExchange(group)
     if share_memory:
         shared = SharedExchange.connect(exchange)
@@ -42,7 +50,56 @@ def make_exchange(group, share_memory: bool):
     return exchange
 
 
-class GroupExchange:
+class _Exchange:
+    """What the two ways have in common. They have `meet(kind)`, which tells the other ranks what
+    this one is at, and returns what every rank has told: (kind, turn, ...)."""
+
+    rank = rank_count = 0
+    _turn = 0  # of the call, and whether it trains
+
+    def begin(self, call, is_training):
+        """The pieces that follow belong to this call of forward."""
+        self._turn = 2 * call + is_training
+
+    @contextlib.contextmanager
+    def telling(self):
+        """An error in here is told to the other ranks, so that their next swap fails at once."""
+        try:
+            yield
+        except Exception:
+            self.refuse()
+            raise
+
+    def refuse(self):
+        """Fails the next swap of the other ranks."""
+        with contextlib.suppress(RuntimeError):  # the error of this rank is the one to show
+            self.meet(FAILURE)
+
+    def settle(self, kind):
+        """Called before room(kind): waits for ranks that may still read the pieces before."""
+
+    def check(self, kind, told):
+        """Raises if a rank is at something else than this one."""
+        if all(head[:2] == [kind, self._turn] for head in told):
+            return
+        failed = [rank for rank, head in enumerate(told) if head[0] == FAILURE]
+        if failed and kind in (KEYS, MEETING) and told[failed[0]][1] == self._turn:
+            raise ValueError(f"rank {failed[0]} could not begin this step, and its own error says "
+                             "why; no rank has made the step")
+        if failed:
+            raise RuntimeError(f"rank {failed[0]} failed in a step, and its own error says why; "
+                               "start all ranks again from the last checkpoint")
+        raise RuntimeError("; ".join(
+            f"rank {rank} is at {_describe(*head[:2])}" for rank, head in enumerate(told))
+            + ": all ranks must call forward and backward in the same order, and leave out none; "
+            "start all ranks again from the last checkpoint")
+
+
+def _describe(kind, turn):
+    return f"{_NAMES[kind]} of {'training' if turn % 2 else 'evaluation'} call {turn // 2}"
+
+
+class GroupExchange(_Exchange):
     """All-to-all calls of torch.distributed carry the pieces."""
 
     is_shared = False
@@ -53,7 +110,8 @@ class GroupExchange:
         self.rank_count = dist.get_world_size(group)
         self._sent = [None] * 3      # (tensor, counts) by kind
         # To send and to receive, by kind: used again, because new memory is slow at first use.
-        self._buffers = [[torch.empty(0, dtype=dtype) for _ in range(2)] for dtype in _DTYPES]
+        self._buffers = [[torch.empty(0, dtype=dtype, device="cpu") for _ in range(2)]
+                         for dtype in _DTYPES]
 
     def room(self, kind, counts):
         """The own piece is the last, so that the others are what an all-to-all call takes."""
@@ -67,14 +125,15 @@ class GroupExchange:
 
     def _memory(self, kind, direction, size):
         if self._buffers[kind][direction].numel() < size:
-            self._buffers[kind][direction] = torch.empty(size * 5 // 4, dtype=_DTYPES[kind])
+            self._buffers[kind][direction] = torch.empty(size * 5 // 4, dtype=_DTYPES[kind],
+                                                         device="cpu")
         return self._buffers[kind][direction][:size]
 
-    def swap(self, kind, received=None):
-        """`received`: how much comes from each rank; None: not known."""
+    def swap(self, kind):
         tensor, counts, others = self._sent[kind]
-        if received is None:
-            received = self.integers(_NAMES[kind], counts)
+        told = self.meet(kind, counts)
+        self.check(kind, told)
+        received = [head[2] for head in told]
         pieces = [0 if rank == self.rank else count for rank, count in enumerate(received)]
         target = self._memory(kind, 1, sum(pieces))
         with self.guarded(_NAMES[kind]):
@@ -85,13 +144,14 @@ class GroupExchange:
         addresses[self.rank] = tensor.data_ptr() + _ITEM_BYTES[kind] * sum(others)
         return addresses, received
 
-    def integers(self, what, sent):
-        """One integer, or one row of them, to each rank and from each."""
-        sent = torch.tensor(sent, dtype=torch.int64)
-        received = torch.empty_like(sent)
-        with self.guarded(what):
-            dist.all_to_all_single(received, sent, group=self.group)
-        return received.tolist()
+    def meet(self, kind, counts=None):
+        counts = counts or [0] * self.rank_count
+        sent = torch.tensor([[kind, self._turn, count] for count in counts], dtype=torch.int64,
+                            device="cpu")
+        told = torch.empty_like(sent)
+        with self.guarded(_NAMES[kind]):
+            dist.all_to_all_single(told, sent, group=self.group)
+        return told.tolist()
 
     def barrier(self):
         with self.guarded("a barrier"):
@@ -103,6 +163,17 @@ class GroupExchange:
         with self.guarded("state"):
             dist.all_gather_object(gathered, value, group=self.group)
         return gathered
+
+    def send(self, value, sender, receiver):
+        """To the receiver the value of the sender, to others None."""
+        values = [None] * self.rank_count if self.rank == receiver else None
+        with self.guarded("state"):
+            dist.gather_object(value if self.rank == sender else None, values,
+                               dist.get_global_rank(self._group(), receiver), group=self.group)
+        return values[sender] if values else None
+
+    def _group(self):
+        return self.group if self.group is not None else dist.group.WORLD
 
     @contextlib.contextmanager
     def guarded(self, what):
@@ -175,14 +246,14 @@ class _Peer:
             os.close(self.process)
 
 
-class SharedExchange:
+class SharedExchange(_Exchange):
     """Pieces are read where the rank that made them wrote them.
 
-    A rank says so in its segment of heads: a counter of its swaps, and for each rank where its
-    piece lies [start, count, bytes of the segment]. There are two sets of heads in turns, because a
-    rank can be one swap ahead of another. In the same way nobody writes a segment that another rank
-    may still read: keys are read before the swap of rows, rows before the next swap of keys, and
-    gradients before the next swap of anything.
+    A rank says so in its segment of heads: a counter of its swaps, and for each rank what it is at
+    and where its piece lies: [kind, turn, count, start, bytes of the segment]. There are two sets
+    of heads in turns, because a rank can be one swap ahead of another. In the same way nobody
+    writes a segment that another rank may still read: keys are read before the swap of rows, rows
+    before the next swap of keys, and gradients before the next swap of anything.
     """
 
     is_shared = True
@@ -190,13 +261,13 @@ class SharedExchange:
     def __init__(self, exchange, segments, peers):
         self._group = exchange
         self.rank, self.rank_count = exchange.rank, exchange.rank_count
-        self.barrier, self.gather = exchange.barrier, exchange.gather
+        self.barrier, self.gather, self.send = exchange.barrier, exchange.gather, exchange.send
         self._segments, self._peers = segments[:3], peers
         self._sent = [None] * 3
         self._last = None
         self._swaps = 0
         self._timeout = _timeout_of(exchange.group)
-        # Both sets of heads, of each rank: [2, rank_count, 3].
+        # Both sets of heads, of each rank: [2, rank_count, _HEAD].
         self._word = segments[3].address
         self._heads = _heads_of(segments[3], self.rank_count)
         self._peer_heads = {rank: _heads_of(peer.segments[3], self.rank_count)
@@ -227,9 +298,12 @@ class SharedExchange:
         exchange.barrier()
         return cls(exchange, segments, peers)
 
-    def room(self, kind, counts):
+    def settle(self, kind):
         if kind == GRADIENTS and self._last == GRADIENTS:
-            self.barrier()  # two backward calls without a forward call between them
+            # Two backward calls without a forward call between them.
+            self.check(MEETING, self.meet(MEETING))
+
+    def room(self, kind, counts):
         starts, end = [], 0
         for count in counts:
             starts.append(end)
@@ -238,27 +312,34 @@ class SharedExchange:
         self._sent[kind] = starts, counts
         return [self._segments[kind].address + start for start in starts]
 
-    def swap(self, kind, received=None):
+    def swap(self, kind):
         starts, counts = self._sent[kind]
         own = self._segments[kind]
-        self._last = kind
-        self._swaps += 1
-        heads = self._heads[self._swaps % 2]
-        heads[:, 0], heads[:, 1], heads[:, 2] = starts, counts, own.bytes
-        _engine.raise_word(self._word, self._swaps % 2**32)
+        told = self.meet(kind, counts, starts, own.bytes)
+        self.check(kind, told)
         addresses, sizes = [], []
-        for rank in range(self.rank_count):
-            if rank == self.rank:
-                addresses.append(own.address + starts[rank])
-                sizes.append(counts[rank])
-                continue
-            self._wait_for(rank, kind)
-            start, count, size = self._peer_heads[rank][self._swaps % 2][self.rank].tolist()
-            segment = self._peers[rank].segments[kind]
-            segment.reach(size)
+        for rank, (_, _, count, start, size) in enumerate(told):
+            segment = own if rank == self.rank else self._peers[rank].segments[kind]
+            if rank != self.rank:
+                segment.reach(size)
             addresses.append(segment.address + start)
             sizes.append(count)
         return addresses, sizes
+
+    def meet(self, kind, counts=0, starts=0, size=0):
+        self._last = kind
+        self._swaps += 1
+        heads = self._heads[self._swaps % 2]
+        for at, value in enumerate((kind, self._turn, counts, starts, size)):
+            heads[:, at] = value
+        _engine.raise_word(self._word, self._swaps % 2**32)
+        # All are waited for, also if one is at something else: the heads before may be in use.
+        for rank in self._peers:
+            self._wait_for(rank, kind)
+        told = {rank: peer[self._swaps % 2][self.rank].tolist()
+                for rank, peer in self._peer_heads.items()}
+        told[self.rank] = heads[self.rank].tolist()
+        return [told[rank] for rank in range(self.rank_count)]
 
     def _wait_for(self, rank, kind):
         word, swap = self._peers[rank].segments[3].address, self._swaps % 2**32
@@ -272,18 +353,29 @@ class SharedExchange:
                     raise RuntimeError(f"rank {rank} has not come within {self._timeout} s")
 
 
+def _backend_of(group):
+    """Of tensors in the memory of the host."""
+    group = group if group is not None else dist.group.WORLD
+    try:
+        return group._get_backend(torch.device("cpu"))
+    except RuntimeError as error:
+        raise ValueError(
+            "the process group exchanges no tensors of the CPU, where hps.train has its rows; use "
+            'init_process_group("cpu:gloo,cuda:nccl"), or give the collection a group of its own: '
+            'process_group=torch.distributed.new_group(backend="gloo")') from error
+
+
 def _timeout_of(group):
     """Seconds."""
-    group = group if group is not None else dist.group.WORLD
-    options = getattr(group._get_backend(torch.device("cpu")), "options", None)
+    options = getattr(_backend_of(group), "options", None)
     timeout = getattr(options, "_timeout", dist.constants.default_pg_timeout)
     return timeout.total_seconds()
 
 
 def _heads_bytes(rank_count):
-    return _WORD_BYTES + 2 * rank_count * 3 * 8
+    return _WORD_BYTES + 2 * rank_count * _HEAD * 8
 
 
 def _heads_of(segment, rank_count):
     heads = segment.memory[_WORD_BYTES:_heads_bytes(rank_count)]
-    return heads.view(np.int64).reshape(2, rank_count, 3)
+    return heads.view(np.int64).reshape(2, rank_count, _HEAD)

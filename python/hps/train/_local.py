@@ -4,6 +4,7 @@ import torch
 
 from hps._hps import train as _engine
 from hps.train._batch import Batch
+from hps.train._table import learning_rate
 
 
 class LocalTables:
@@ -13,11 +14,13 @@ class LocalTables:
         self.tables = tables
         self.shards = {table.name: table.make_shard() for table in tables}
         self._steps = {table.name: [] for table in tables}
+        self.plans = []  # placements that ranks decided before a checkpoint, for the next one
+        self.saved = None  # the last save: (directory, number)
 
     def forward(self, batches: list[Batch], training: bool = True):
         """The outputs [rows, dim], views of one buffer, and what `backward` needs."""
         sizes = [batch.rows * batch.table.dim for batch in batches]
-        buffer = torch.empty(sum(sizes), dtype=torch.float32)
+        buffer = torch.empty(sum(sizes), dtype=torch.float32, device="cpu")
         steps, calls = [], []
         address = buffer.data_ptr()
         for batch, size in zip(batches, sizes):
@@ -35,8 +38,8 @@ class LocalTables:
         return outputs, ([batch.table for batch in batches], steps)
 
     def backward(self, work, gradients, scale: float) -> bool:
-        """False, and nothing has changed, if a gradient is NaN or infinite. Without a gradient, a
-        table's rows stay as they are."""
+        """False, and nothing has changed, if a gradient is NaN, infinite, or so large that a sum of
+        gradients may be. Without a gradient, a table's rows stay as they are."""
         tables, steps = work
         kept, calls = [], []
         for table, step, gradient in zip(tables, steps, gradients):
@@ -45,7 +48,7 @@ class LocalTables:
             gradient = gradient.detach().to(torch.float32).contiguous()
             kept.append(gradient)
             calls.append((self.shards[table.name], step, gradient.data_ptr(), gradient.numel(),
-                          table.optimizer.lr, scale))
+                          learning_rate(table), scale))
         applied = _engine.backward(calls)
         for table, step in zip(tables, steps):
             self._steps[table.name].append(step)
@@ -66,8 +69,6 @@ class LocalTables:
     rank_count = 1
 
     is_shared = False
-    plans = ()  # placements that were decided: none
-    saved = None  # the last save: (directory, number)
 
     def barrier(self):
         """One process waits for nobody."""
@@ -76,8 +77,12 @@ class LocalTables:
         """The values of all processes."""
         return [value]
 
-    def follow_plan(self, loads):
-        """One process has all tables."""
+    def refuse(self, is_training):
+        """There is nobody to tell that a step cannot begin."""
+
+    def begin_load(self, plans):
+        """One process has all tables; ranks that load its checkpoints follow the plans."""
+        self.plans = plans
 
     def finish_step(self):
         """Nothing to balance."""

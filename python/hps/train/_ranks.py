@@ -9,12 +9,16 @@ looked at once.
 src/train_cpu/rank_step.h has a step, with three exchanges for all tables: keys, rows, gradients.
 """
 
+import dataclasses
+import weakref
+
 import numpy as np
 import torch
 
 from hps._hps import train as _engine
 from hps.train import _checkpoint
-from hps.train._exchange import GRADIENTS, KEYS, ROWS, make_exchange
+from hps.train._exchange import GRADIENTS, KEYS, MEETING, ROWS, make_exchange
+from hps.train._table import learning_rate
 
 _HOT_SHARE = 0.5  # a key is hot if at least half of the ranks' batches have it
 _IMBALANCE_MAX = 1.1  # of the work of localized tables: the busiest rank's over the mean
@@ -29,6 +33,15 @@ def _spread(loads, rank_count):
         totals[rank] += loads[name]
         found[name] = rank
     return found, max(totals) * rank_count / max(1, sum(totals))
+
+
+@dataclasses.dataclass(eq=False)
+class _Work:
+    """What `backward` needs of a forward call."""
+
+    tables: list
+    step: object
+    call: int
 
 
 class RankedTables:
@@ -54,6 +67,9 @@ class RankedTables:
         self._undecided = {t.name for t in self._balanced.values() if t.placement == "auto"}
         self.plans = []  # the loads that placements were decided by, for checkpoints
         self._hot_steps, self._steps_left = hot_steps, hot_steps if self._balanced else 0
+        self._is_balance_due = False
+        self._calls = 0  # of forward, so far
+        self._open = weakref.WeakSet()  # steps whose backward is to come
 
     @property
     def is_shared(self):
@@ -69,20 +85,43 @@ class RankedTables:
         """Which keys' rows this rank reads from a checkpoint; hot rows are chosen anew."""
         return None if table.placement == "replicated" else self.owns(table, keys)
 
+    def _meet(self):
+        """Before ranks tell each other what is not of a step: fails if one makes another call."""
+        self._exchange.check(MEETING, self._exchange.meet(MEETING))
+
     def _decide(self, batches):
-        """Places the "auto" tables of a step that had none before."""
+        """Places the "auto" tables of a step that had none before. Those that a checkpoint of other
+        ranks has filled move to their holder."""
+        self._meet()
         loads = {batch.table.name: batch.keys.numel() * batch.table.dim for batch in batches
                  if batch.table.name in self._undecided}
-        gathered = self._exchange.gather(loads)
-        self.follow_plan({name: sum(part.get(name, 0) for part in gathered) for name in loads})
+        gathered = self.gather(loads)
+        localized = self._follow_plan({name: sum(part.get(name, 0) for part in gathered)
+                                       for name in loads})
+        for name in localized:
+            self._bring_together(name)
 
-    def follow_plan(self, loads):
-        """Localizes the tables with these loads, less the largest if they are in the way."""
-        self._undecided -= loads.keys()
-        self.plans.append(loads)
+    def begin_load(self, plans):
+        """Before rows of a checkpoint are written: places tables as its ranks did, and forgets
+        which rows were hot, because each row is written by its owner alone."""
+        for loads in plans:
+            self._follow_plan(loads)
+        for name in self._balanced:
+            self._hot[name] = np.empty(0, np.int64)
+            self._tables[name].set_hot(self._hot[name])
+            self._counted[name] = []
+        self._steps_left = self._hot_steps if self._balanced else 0
+        self._is_balance_due = False
+
+    def _follow_plan(self, loads):
+        """Localizes the undecided tables among these, by their loads, less the largest if they are
+        in the way. Returns the names of the localized ones."""
+        left = {name: load for name, load in loads.items() if name in self._undecided}
+        self._undecided -= left.keys()
+        if left:
+            self.plans.append(dict(left))
         if not self._exchange.is_shared:
-            return
-        left = dict(loads)
+            return []
         while left:
             holders, imbalance = _spread(left, self.rank_count)
             if imbalance <= _IMBALANCE_MAX:
@@ -92,6 +131,20 @@ class RankedTables:
             self._holders[name] = holders[name]
             self._tables[name].set_holder(holders[name])
             del self._balanced[name], self._counted[name]
+        return list(left)
+
+    def _bring_together(self, name):
+        """Moves the rows of a table, which were spread by their keys, to its holder."""
+        shard, holder = self.shards[name], self._holders[name]
+        rows = shard.read_rows(True)
+        if not any(self.gather(rows["keys"].size + rows["pending_keys"].size)):
+            return
+        for sender in range(self.rank_count):
+            part = self._exchange.send(rows, sender, holder)
+            if self.rank == holder and sender != holder:
+                shard.write_rows(part)
+        if self.rank != holder:
+            shard.erase_rows(rows["keys"])
 
     def _new_step(self, names):
         free = self._steps.setdefault(names, [])
@@ -101,49 +154,74 @@ class RankedTables:
                                      [self._tables[name] for name in names],
                                      [self._ids[name] for name in names])
 
+    def refuse(self, is_training):
+        """Tells the others that this rank cannot begin the step, because of the error that it
+        raises."""
+        self._begin_call(is_training)
+        self._exchange.refuse()
+
+    def _begin_call(self, is_training):
+        self._calls += 1
+        self._exchange.begin(self._calls, is_training)
+
     def forward(self, batches, training: bool = True):
         """The outputs [rows, dim], views of one buffer, and what `backward` needs."""
+        self._begin_call(training)
         names = tuple(batch.table.name for batch in batches)
         if not self._undecided.isdisjoint(names):
             self._decide(batches)
-        exchange, step = self._exchange, self._new_step(names)
-        step.begin([batch.arguments() for batch in batches], training)
-        if training and self._steps_left:
-            self._count(names, step)
-        messages = [step.sizes(rank)[0] for rank in range(self.rank_count)]
-        step.write_messages(exchange.room(KEYS, messages))
-        step.read_messages(*exchange.swap(KEYS))
-        sizes = [batch.rows * batch.table.dim for batch in batches]
-        buffer = torch.empty(sum(sizes), dtype=torch.float32)
+        if training and self._is_balance_due:
+            self._balance_between_steps()
+        exchange, sizes = self._exchange, [batch.rows * batch.table.dim for batch in batches]
+        with exchange.telling():
+            step = self._new_step(names)
+            step.begin([batch.arguments() for batch in batches], training)
+            if training and self._steps_left:
+                self._count(names, step)
+            buffer = torch.empty(sum(sizes), dtype=torch.float32, device="cpu")
+            step.write_messages(exchange.room(KEYS, self._sizes(step)[0]))
+        messages = exchange.swap(KEYS)
         views = buffer.split(sizes)
         outputs = [view.data_ptr() for view in views]
-        _, rows_to, rows_from, _, _ = self._sizes(step)
-        step.look_up(exchange.room(ROWS, rows_to), outputs)
-        step.pool(exchange.swap(ROWS, rows_from)[0], outputs)
-        work = [batch.table for batch in batches], step
-        if not training:
-            self._steps[names].append(step)
+        with exchange.telling():
+            step.read_messages(*messages)
+            step.look_up(exchange.room(ROWS, self._sizes(step)[1]), outputs)
+        rows = exchange.swap(ROWS)
+        with exchange.telling():
+            step.pool(*rows, outputs)
+        if training:
+            work = _Work([batch.table for batch in batches], step, self._calls)
+            self._open.add(work)
+        else:
             work = None
+            self._steps[names].append(step)
         return [view.view(-1, batch.table.dim) for view, batch in zip(views, batches)], work
 
     def _sizes(self, step):
-        return zip(*(step.sizes(rank) for rank in range(self.rank_count)))
+        """Of the pieces to and from each rank, by kind; see PieceSizes in rank_part.h."""
+        return list(zip(*(step.sizes(rank) for rank in range(self.rank_count))))
 
     def evaluate(self, batches):
         return self.forward(batches, training=False)[0]
 
     def backward(self, work, gradients, scale: float) -> bool:
-        tables, step = work
-        gradients = [None if gradient is None else gradient.detach().to(torch.float32).contiguous()
-                     for gradient in gradients]
-        _, _, _, sent, received = self._sizes(step)
-        step.sum_gradients([0 if gradient is None else gradient.data_ptr()
-                            for gradient in gradients],
-                           [0 if gradient is None else gradient.numel() for gradient in gradients],
-                           self._exchange.room(GRADIENTS, sent))
-        applied = step.update(self._exchange.swap(GRADIENTS, received)[0],
-                              [table.optimizer.lr for table in tables], scale / self.rank_count)
-        self._steps[tuple(table.name for table in tables)].append(step)
+        step, exchange, scale = work.step, self._exchange, scale / self.rank_count
+        self._open.discard(work)
+        exchange.begin(work.call, True)
+        exchange.settle(GRADIENTS)
+        with exchange.telling():
+            rates = [learning_rate(table) for table in work.tables]
+            gradients = [
+                None if gradient is None else gradient.detach().to(torch.float32).contiguous()
+                for gradient in gradients]
+            step.sum_gradients(
+                [0 if gradient is None else gradient.data_ptr() for gradient in gradients],
+                [0 if gradient is None else gradient.numel() for gradient in gradients], scale,
+                exchange.room(GRADIENTS, self._sizes(step)[3]))
+        sums = exchange.swap(GRADIENTS)
+        with exchange.telling():
+            applied = step.update(*sums, rates, scale)
+        self._steps[tuple(table.name for table in work.tables)].append(step)
         return applied
 
     def _count(self, names, step):
@@ -154,11 +232,18 @@ class RankedTables:
     def finish_step(self):
         if self._steps_left:
             self._steps_left -= 1
-            if not self._steps_left:
-                self.balance()
+            self._is_balance_due = not self._steps_left
 
-    def balance(self):
-        """Chooses the hot rows anew from the counted steps. All ranks must call it."""
+    def _balance_between_steps(self):
+        """A step that looked up before the hot rows changed, and updates after it, would leave
+        copies of a row unequal: waits for a time when no rank has such a step."""
+        self._meet()
+        if not any(self.gather(len(self._open))):
+            self._is_balance_due = False
+            self._balance()
+
+    def _balance(self):
+        """Chooses the hot rows anew from the counted steps."""
         for name, table in self._balanced.items():
             keys = np.concatenate(self._counted[name] or [np.empty(0, np.int64)])
             self._counted[name] = []

@@ -2,11 +2,17 @@
 
 import dataclasses
 import math
+import operator
+import re
 
 from hps._hps import train as _engine
 
 POOLINGS = {"sum": 0, "mean": 1, "none": 2}  # the numbers of the engine
 PLACEMENTS = ("auto", "distributed", "hybrid", "localized", "replicated")
+_NAME = re.compile("[a-zA-Z0-9_-]{1,120}")
+# The least and the largest value of each.
+_INTEGERS = {"dim": (1, 4096), "admit_after": (1, 2**32 - 1), "expire_after": (0, 2**32 - 1),
+             "rows_max": (0, 2**64 - 1)}
 
 
 @dataclasses.dataclass
@@ -56,6 +62,7 @@ class Uniform:
 class Table:
     """One embedding table. Every 64-bit key is legal; a key gets a row when it first occurs.
 
+    name          1 to 120 of the characters a-z A-Z 0-9 _ -, as serving has them
     pooling       of a bag of keys: "sum", "mean", "none" (a row for every key)
     init          None: uniform in +-1/sqrt(dim)
     placement     over the ranks of a process group: "distributed" (rows by a hash of the key),
@@ -77,6 +84,20 @@ class Table:
     rows_max: int = 0
 
     def __post_init__(self):
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            raise ValueError(f"table {self.name!r}: a name has 1 to 120 of the characters a-z A-Z "
+                             "0-9 _ -")
+        for argument, (least, largest) in _INTEGERS.items():
+            value = getattr(self, argument)
+            try:
+                value = operator.index(value)
+            except TypeError:
+                raise TypeError(f"table {self.name!r}: {argument} must be an integer, not "
+                                f"{value!r}") from None
+            if not least <= value <= largest:
+                raise ValueError(f"table {self.name!r}: {argument} must be {least} to {largest}, "
+                                 f"not {value}")
+            setattr(self, argument, value)
         if self.pooling not in POOLINGS:
             raise ValueError(f"table {self.name!r}: pooling must be one of {list(POOLINGS)}, "
                              f"not {self.pooling!r}")
@@ -84,7 +105,7 @@ class Table:
             raise ValueError(f"table {self.name!r}: placement must be one of {list(PLACEMENTS)}, "
                              f"not {self.placement!r}")
         if self.init is None:
-            bound = 1 / math.sqrt(max(1, self.dim))
+            bound = 1 / math.sqrt(self.dim)
             self.init = Uniform(-bound, bound)
 
     def make_shard(self):
@@ -98,3 +119,11 @@ class Table:
             "low": self.init.low, "high": self.init.high, "seed": self.init.seed,
             "admit_after": self.admit_after, "expire_after": self.expire_after,
             "rows_max": self.rows_max})
+
+
+def learning_rate(table):
+    """Of the table's next update."""
+    rate = table.optimizer.lr
+    if not math.isfinite(rate):
+        raise ValueError(f"table {table.name!r}: the learning rate is {rate}")
+    return rate

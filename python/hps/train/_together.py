@@ -19,3 +19,20 @@ def together(engine, work, what, still=""):
     if all(is_os_error for _, _, is_os_error in failed):
         raise OSError(getattr(error, "errno", None), text) from error
     raise RuntimeError(text) from error
+
+
+def agreed(engine, work, what):
+    """The result of this rank's `work`. Its own error is raised as it is; an error of another rank
+    as ValueError, with the message `what` (why)."""
+    result = error = None
+    try:
+        result = work()
+    except Exception as found:  # the others wait for this rank, whatever it is
+        error = found
+    told = engine.gather(None if error is None else f"{type(error).__name__}: {error}")
+    if error is not None:
+        raise error
+    failed = [f"rank {rank}: {why}" for rank, why in enumerate(told) if why is not None]
+    if failed:
+        raise ValueError(f"{what} ({'; '.join(failed)})")
+    return result

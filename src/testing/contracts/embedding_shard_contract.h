@@ -248,6 +248,71 @@ TEST_P(EmbeddingShardContract, AStepWithNanOrInfinityChangesNoRowOfAnyTable) {
   }
 }
 
+// Every gradient is finite; their sum is not, or its square is not, or a weight makes it so.
+TEST_P(EmbeddingShardContract, AStepWhoseSumsOverflowChangesNoRow) {
+  const auto shard = Make(Options(2, OptimizerKind::kAdagrad));
+  const auto step = shard->NewStep();
+  const Keys keys = {1, 1, 1, 1};
+  const std::vector<int64_t> offsets = {0, 2, 4};
+  const Floats weights = {1e30F, 1, 1, 1};
+  const auto is_updated = [&](const BagBatch& batch, float gradient) {
+    Forward(*shard, batch, step.get());
+    const Floats gradients(batch.output_rows() * 2, gradient);
+    return *BackwardTables(std::vector<TableBackward>{
+        {shard.get(), step.get(), {.gradients = gradients, .learning_rate = 1}}});
+  };
+  EXPECT_TRUE(is_updated({.keys = keys}, 1));
+  const Floats before = Evaluate(*shard, {1});
+  EXPECT_FALSE(is_updated({.keys = keys}, 2e38F));
+  EXPECT_FALSE(is_updated({.keys = keys}, 1e25F));
+  EXPECT_FALSE(is_updated({.keys = keys, .offsets = offsets, .weights = weights}, 1));
+  EXPECT_EQ(Evaluate(*shard, {1}), before);
+}
+
+// A row that the last checkpoint does not have leaves nothing behind when it is erased.
+TEST_P(EmbeddingShardContract, ErasedRowsThatNoReaderHasHadTakeNoMemory) {
+  ShardOptions options = Options(1);
+  options.rows_max = 64;
+  const auto shard = Make(options);
+  Train(*shard, {-1, -2}, 0);
+  const ShardDelta saved = *shard->CollectDelta(DeltaReader::kCheckpoint);
+  shard->AcknowledgeDelta(DeltaReader::kCheckpoint, saved.through);
+  const auto train_new_keys = [&](Key begin, Key end) {
+    for (Key key = begin; key < end; key += 8) {
+      Keys keys;
+      for (Key i = 0; i < 8; ++i) keys.push_back(key + i);
+      Train(*shard, keys, 0);
+    }
+  };
+  train_new_keys(0, 1024);
+  const uint64_t bytes = shard->Statistics().bytes;
+  train_new_keys(1024, 1 << 15);
+  EXPECT_EQ(shard->Statistics().bytes, bytes);
+  EXPECT_EQ(shard->CollectDelta(DeltaReader::kCheckpoint)->erased, (Keys{-2, -1}));
+}
+
+// Reading erases expired rows at once, and a step without it some at a time. The bound must not
+// depend on that.
+TEST_P(EmbeddingShardContract, ReadingDoesNotChangeWhatABoundedTableDrops) {
+  ShardOptions options = Options(1);
+  options.expire_after = 10;
+  options.rows_max = 160;
+  const auto shard = Make(options);
+  const auto read = Make(options);
+  for (uint64_t s = 0; s < 300; ++s) {
+    Keys keys;
+    for (uint64_t i = 0; i < 30; ++i) {
+      const uint64_t place = (s * 30 + i) * 0x9e3779b97f4a7c15 >> 54;  // of 1024
+      keys.push_back(static_cast<Key>(place * place / 1024));
+    }
+    Train(*shard, keys, 0.5F);
+    Train(*read, keys, 0.5F);
+    ASSERT_TRUE(read->ReadRows(false).ok());
+  }
+  EXPECT_EQ(shard->ReadRows(true)->keys, read->ReadRows(true)->keys);
+  EXPECT_EQ(shard->ReadRows(true)->values, read->ReadRows(true)->values);
+}
+
 TEST_P(EmbeddingShardContract, AdmitsAKeyAfterThatManySteps) {
   ShardOptions options = Options(2);
   options.admit_after = 3;
@@ -461,6 +526,7 @@ TEST_P(EmbeddingShardContract, RefusesSizesThatDoNotFit) {
   EXPECT_TRUE(refuses({.keys = keys, .offsets = descending}, 12));
   EXPECT_TRUE(refuses({.keys = keys, .offsets = late}, 4));
   EXPECT_TRUE(refuses({.keys = keys, .offsets = short_of_keys}, 4));
+  EXPECT_TRUE(refuses({.keys = keys, .offsets = short_of_keys, .pooling = Pooling::kNone}, 8));
   EXPECT_EQ(shard->Backward(*step, {}).code(), absl::StatusCode::kInvalidArgument);
   Forward(*shard, {.keys = keys}, step.get());
   EXPECT_EQ(shard->Backward(*step, {.gradients = weights}).code(),
