@@ -136,12 +136,15 @@ absl::StatusOr<std::shared_ptr<Database>> Database::OpenDamaged(const RocksStore
 
 absl::Status Database::OpenAll(const Database* former) {
   HPS_RETURN_IF_ERROR(OpenFiles(former));
-  HPS_RETURN_IF_ERROR(LoadTables());
+  HPS_RETURN_IF_ERROR(LoadTables(former));
   opened_ = true;
   if (read_only()) return absl::OkStatus();
   const absl::Status removed = RemoveUnfinishedSnapshots(env(), path());
   if (!removed.ok()) LogWarning(absl::StrCat("store '", path(), "': ", removed.ToString()));
   HPS_RETURN_IF_ERROR(DropUnknownFamilies());
+  // Not of a store with damage: its catalog may lack a table.
+  if (const absl::Status left = damaged_ ? absl::OkStatus() : RemoveUnknownPageFiles(); !left.ok())
+    LogWarning(absl::StrCat("store '", path(), "': ", left.ToString()));
   HPS_RETURN_IF_ERROR(MakeKeyListFamily());
   NoteTablesChanged();
   reserve_.Ensure();
@@ -259,7 +262,7 @@ rocksdb::Status Database::CallOpen(
   return opened;
 }
 
-absl::Status Database::LoadTables() {
+absl::Status Database::LoadTables(const Database* former) {
   absl::StatusOr<CatalogContents> contents = ReadCatalog(*db_);
   if (!contents.ok()) {
     return absl::Status(contents.status().code(),
@@ -285,12 +288,12 @@ absl::Status Database::LoadTables() {
                                                      FamilyName(table.incarnation), ")")));
       continue;
     }
-    AddFamily(table, found->second);
-    Family& family = *families_[table.incarnation];
+    Family& family = AddFamily(table, found->second);
     const IncarnationRecords& records = contents->incarnations[table.incarnation];
     family.changed = records.changed;
     family.lost_ranges = records.lost_ranges;
     handles.erase(found);
+    loaded.Update(LoadPages(family, former));
     loaded.Update(CheckRowCount(family));
   }
   TakeNetworkFamilies(*contents, handles);
@@ -303,6 +306,50 @@ absl::Status Database::LoadTables() {
   }
   catalog_ = *std::move(contents);
   return loaded;
+}
+
+absl::StatusOr<std::shared_ptr<const FamilyPages>> Database::OpenPagesOf(const TableRecord& table) {
+  if (!table.in_page_files) return std::shared_ptr<const FamilyPages>();
+  std::shared_ptr<PageReader> reader;
+  {
+    MutexLock lock(page_reader_mutex_);
+    if (page_reader_ == nullptr) {
+      HPS_ASSIGN_OR_RETURN(std::unique_ptr<PageReader> made, PageReader::Create({}));
+      page_reader_ = std::move(made);
+    }
+    reader = page_reader_;
+  }
+  return OpenPages(path(), table, options_.direct_reads, reader);
+}
+
+// A reader's state of the store may be older than the files: the writer removes those of tables
+// that it has replaced. A file that is missing although the state is the newest is lost.
+absl::Status Database::LoadPages(Family& family, const Database* former) {
+  if (former != nullptr) {
+    MutexLock lock(former->mutex_);
+    const auto known = former->families_.find(family.table.incarnation);
+    if (known != former->families_.end()) family.pages = known->second->pages;
+    if (family.pages != nullptr) return absl::OkStatus();
+  }
+  if (read_only() && !damaged_ && AnyPageFileIsMissing(path(), family.table)) {
+    HPS_ASSIGN_OR_RETURN(const ReaderFileSystem::State now, reader_files_->StateNow());
+    if (!(now == reader_files_->state())) {
+      return absl::UnavailableError(
+          absl::StrCat("store '", path(), "': table '", family.table.spec.name,
+                       "' was replaced while the store was being opened; try again"));
+    }
+  }
+  HPS_ASSIGN_OR_RETURN(family.pages, OpenPagesOf(family.table));
+  return absl::OkStatus();
+}
+
+absl::Status Database::RemoveUnknownPageFiles() {
+  std::set<Incarnation> known;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [incarnation, family] : families_) known.insert(incarnation);
+  }
+  return RemoveOtherPageFiles(env(), path(), known);
 }
 
 // A network without a family is one of format 2, or lost: Network() says so, and the tables and the
@@ -319,7 +366,8 @@ void Database::TakeNetworkFamilies(const CatalogContents& contents,
 
 // A MANIFEST that lost its end may lack files. An import then has fewer rows than its record.
 absl::Status Database::CheckRowCount(const Family& family) {
-  if (family.changed || damaged_) return absl::OkStatus();
+  // The number of rows of a page file is checked when it is opened.
+  if (family.changed || damaged_ || family.pages != nullptr) return absl::OkStatus();
   rocksdb::TablePropertiesCollection files;
   HPS_RETURN_IF_ERROR(
       FromRocksStatus(db_->GetPropertiesOfAllTables(family.handle, &files),
@@ -403,7 +451,7 @@ absl::Status Database::MoveNetwork(const NetworkRecord& network) {
   }
   rocksdb::WriteBatch batch;
   HPS_RETURN_IF_ERROR(MoveNetworkBytes(*db_, batch, family, network.id));
-  PutFormat(batch, kNetworkFormatVersion);
+  PutFormat(batch, std::max(kNetworkFormatVersion, catalog().FormatToWrite()));
   HPS_RETURN_IF_ERROR(Commit(batch, true));
   MutexLock lock(mutex_);
   catalog_.networks_inside.erase(network.id);
@@ -427,11 +475,11 @@ absl::Status Database::MakeKeyListFamily() {
   return absl::OkStatus();
 }
 
-void Database::AddFamily(const TableRecord& table, rocksdb::ColumnFamilyHandle* handle) {
+Family& Database::AddFamily(const TableRecord& table, rocksdb::ColumnFamilyHandle* handle) {
   auto family = std::make_unique<Family>();
   family->handle = handle;
   family->table = table;
-  families_[table.incarnation] = std::move(family);
+  return *(families_[table.incarnation] = std::move(family));
 }
 
 CatalogContents Database::catalog() const {

@@ -24,6 +24,7 @@
 #include "l3_rocksdb/catalog.h"
 #include "l3_rocksdb/files/background_errors.h"
 #include "l3_rocksdb/files/owner_lock.h"
+#include "l3_rocksdb/files/page_store.h"
 #include "l3_rocksdb/files/reader_file_system.h"
 #include "l3_rocksdb/files/space_guard.h"
 #include "l3_rocksdb/files/space_reserve.h"
@@ -41,6 +42,8 @@ class LogSyncer;
 struct Family {
   rocksdb::ColumnFamilyHandle* handle = nullptr;
   TableRecord table;
+  // The imported rows, if they are in page files; `handle` then has what was written since.
+  std::shared_ptr<const FamilyPages> pages;
   std::vector<LostRange> lost_ranges;  // ascending
   std::atomic<bool> changed{false};    // since its import
   std::atomic<bool> current{true};     // the catalog names it
@@ -116,13 +119,17 @@ class Database : public std::enable_shared_from_this<Database> {
   // replaces that of its model.
   struct NewContents {
     std::vector<TableRecord> tables;
-    std::vector<rocksdb::ColumnFamilyHandle*> handles;  // of the tables
-    std::string network_model;                          // empty: no network
+    std::vector<rocksdb::ColumnFamilyHandle*> handles;        // of the tables
+    std::vector<std::shared_ptr<const FamilyPages>> pages{};  // likewise; none: all null
+    std::string network_model;                                // empty: no network
     NetworkRecord network;
     rocksdb::ColumnFamilyHandle* network_handle = nullptr;
 
     std::vector<rocksdb::ColumnFamilyHandle*> AllHandles() const;
   };
+
+  // Opens the page files of a table; null if its rows are in RocksDB. Errors: those of OpenPages.
+  absl::StatusOr<std::shared_ptr<const FamilyPages>> OpenPagesOf(const TableRecord& table);
 
   // Writes the bytes of a network to a column family of their own, and names both in `contents`.
   // Errors: those of CreateFamilies and Write.
@@ -177,7 +184,9 @@ class Database : public std::enable_shared_from_this<Database> {
   absl::StatusOr<rocksdb::Status> OpenRocks(const std::vector<std::string>& families);
   rocksdb::Status CallOpen(rocksdb::DBOptions& db_options,
                            const std::vector<rocksdb::ColumnFamilyDescriptor>& descriptors);
-  absl::Status LoadTables();
+  absl::Status LoadTables(const Database* former);
+  absl::Status LoadPages(Family& family, const Database* former) HPS_REQUIRES(mutex_);
+  absl::Status RemoveUnknownPageFiles();
   absl::Status CheckRowCount(const Family& family);
   void TakeNetworkFamilies(const CatalogContents& contents,
                            std::map<std::string, rocksdb::ColumnFamilyHandle*>& handles)
@@ -220,7 +229,7 @@ class Database : public std::enable_shared_from_this<Database> {
   absl::Status UndoSwitches();
   void Retire(std::unique_ptr<Family> family);
   void Unpin(Family* family);
-  void AddFamily(const TableRecord& table, rocksdb::ColumnFamilyHandle* handle)
+  Family& AddFamily(const TableRecord& table, rocksdb::ColumnFamilyHandle* handle)
       HPS_REQUIRES(mutex_);
   std::unique_ptr<Family> TakeReplaced(Incarnation incarnation) HPS_REQUIRES(mutex_);
   std::unique_ptr<Family> TakeUnpinned(Family* family) HPS_REQUIRES(mutex_);
@@ -243,6 +252,8 @@ class Database : public std::enable_shared_from_this<Database> {
   std::vector<rocksdb::ColumnFamilyHandle*> opened_handles_;  // used up while opening
   bool opened_ = false;                                       // with a valid catalog
   FetchScratchPool scratches_;
+  Mutex page_reader_mutex_;
+  std::shared_ptr<PageReader> page_reader_ HPS_GUARDED_BY(page_reader_mutex_);  // null before use
   std::unique_ptr<LogSyncer> syncer_;  // null unless the sync mode is interval
 
   MemtableSwitchLock memtable_switch_lock_;

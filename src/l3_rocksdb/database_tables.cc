@@ -68,6 +68,8 @@ absl::Status Database::TryToDrop(const std::vector<rocksdb::ColumnFamilyHandle*>
   absl::Status first_error;
   for (rocksdb::ColumnFamilyHandle* handle : handles) {
     first_error.Update(DropKeyList(handle->GetName()));
+    if (const std::optional<Incarnation> incarnation = IncarnationOf(handle->GetName()))
+      first_error.Update(RemovePageFiles(env(), path(), *incarnation));
     const rocksdb::Status dropped = db_->DropColumnFamily(handle);
     if (!dropped.ok()) {
       first_error.Update(FromRocksStatus(
@@ -156,7 +158,8 @@ absl::Status Database::UndoSwitches() {
         PutNetwork(batch, model, current->second);
       }
     }
-    if (!unconfirmed_networks_.empty()) PutFormat(batch, catalog_.FormatToWrite());
+    if (!unconfirmed_networks_.empty() || !unconfirmed_switches_.empty())
+      PutFormat(batch, catalog_.FormatToWrite());
   }
   if (batch.Count() == 0) return absl::OkStatus();
   HPS_RETURN_IF_ERROR(Commit(batch, true));
@@ -236,7 +239,8 @@ void Database::ApplySwitch(const NewContents& contents,
     const auto old = catalog_.tables.find(table.spec.name);
     if (old != catalog_.tables.end()) unused.push_back(TakeReplaced(old->second.incarnation));
     catalog_.tables[table.spec.name] = table;
-    AddFamily(table, contents.handles[i]);
+    Family& family = AddFamily(table, contents.handles[i]);
+    if (!contents.pages.empty()) family.pages = contents.pages[i];
   }
   if (!contents.network_model.empty()) {
     const auto old = catalog_.networks.find(contents.network_model);
@@ -258,8 +262,11 @@ absl::Status Database::SwitchTables(NewContents contents, const std::vector<Inca
   }
   if (!contents.network_model.empty()) {
     PutNetwork(batch, contents.network_model, contents.network);
-    PutFormat(batch, kNetworkFormatVersion);
   }
+  CatalogContents after = before;
+  for (const TableRecord& table : contents.tables) after.tables[table.spec.name] = table;
+  if (!contents.network_model.empty()) after.networks[contents.network_model] = contents.network;
+  if (after.FormatToWrite() > kFirstFormatVersion) PutFormat(batch, after.FormatToWrite());
   for (const Incarnation incarnation : replaced) PutUsed(batch, incarnation);
   absl::Status ready = CheckRoomFor(batch.GetDataSize());
   if (ready.ok()) ready = EnsureHealthy();

@@ -10,6 +10,7 @@
 #include "base/macros.h"
 #include "base/public_message.h"
 #include "l3_rocksdb/files/manifest_mark.h"
+#include "l3_rocksdb/files/page_store.h"
 #include "l3_rocksdb/files/store_files.h"
 #include "l3_rocksdb/status.h"
 
@@ -67,6 +68,23 @@ absl::Status TakeFile(rocksdb::Env* env, const rocksdb::LiveFileStorageInfo& fil
   return FromRocksStatus(env->LinkFile(from, to), absl::StrCat("linking '", from, "'"));
 }
 
+// The page files of all tables. Tables do not change meanwhile: the caller holds change_mutex().
+absl::StatusOr<uint64_t> LinkPages(Database& database, const std::string& directory) {
+  uint64_t bytes = 0;
+  const CatalogContents catalog = database.catalog();
+  for (const auto& [name, table] : catalog.tables) {
+    std::vector<std::string> files;
+    for (size_t i = 0; i < table.page_files.size(); ++i) {
+      files.push_back(PageFilePath(database.path(), table.incarnation, i));
+      uint64_t file_bytes = 0;
+      if (database.env()->GetFileSize(files.back(), &file_bytes).ok()) bytes += file_bytes;
+    }
+    if (!files.empty())
+      HPS_RETURN_IF_ERROR(LinkPageFiles(database.env(), directory, table.incarnation, files));
+  }
+  return bytes;
+}
+
 absl::StatusOr<uint64_t> Fill(Database& database, const std::string& directory) {
   rocksdb::Env* const env = database.env();
   std::vector<rocksdb::LiveFileStorageInfo> files;
@@ -80,9 +98,10 @@ absl::StatusOr<uint64_t> Fill(Database& database, const std::string& directory) 
   HPS_RETURN_IF_ERROR(database.CheckRoomFor(copied_bytes));
   for (const rocksdb::LiveFileStorageInfo& file : files)
     HPS_RETURN_IF_ERROR(TakeFile(env, file, directory));
+  HPS_ASSIGN_OR_RETURN(const uint64_t page_bytes, LinkPages(database, directory));
   HPS_RETURN_IF_ERROR(WriteManifestMark(env, directory));
   HPS_RETURN_IF_ERROR(SyncDirectory(env, directory));
-  return bytes;
+  return bytes + page_bytes;
 }
 
 }  // namespace
@@ -100,7 +119,11 @@ absl::StatusOr<uint64_t> MakeSnapshot(Database& database, const std::string& nam
   HPS_RETURN_IF_ERROR(database.Sync());
   const std::string what = absl::StrCat("store '", database.path(), "': a snapshot");
   HPS_RETURN_IF_ERROR(FromRocksStatus(database.db().DisableFileDeletions(), what));
-  absl::StatusOr<uint64_t> bytes = Fill(database, unfinished);
+  absl::StatusOr<uint64_t> bytes = 0;
+  {
+    MutexLock lock(database.change_mutex());
+    bytes = Fill(database, unfinished);
+  }
   database.db().EnableFileDeletions(false).PermitUncheckedError();
   absl::Status done = bytes.status();
   if (done.ok()) done = FromRocksStatus(env->RenameFile(unfinished, directory), what);

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
@@ -53,6 +54,8 @@ class Fetcher {
   // The position of the i-th key of a task in ascending order. Without an order it is first_ + i.
   size_t PositionOf(size_t i) const { return sorted_ ? first_ + i : first_ + scratch_.order[i]; }
   absl::Status FetchTask(size_t key_count);
+  absl::Status FetchPieces(size_t key_count);
+  absl::Status FetchUnchanged();
   absl::Status FetchPiece(size_t begin, size_t key_count);
   void TakeValue(size_t position, const rocksdb::Status& status, rocksdb::PinnableSlice& value);
   void TakeRow(size_t position, std::string_view value);
@@ -67,7 +70,8 @@ class Fetcher {
   FetchScratch& scratch_;
   rocksdb::ReadOptions read_options_;
   bool sorted_ = false;
-  size_t first_ = 0;  // position of the task's first key
+  size_t first_ = 0;            // position of the task's first key
+  size_t unchanged_count_ = 0;  // of scratch_.unchanged
   FetchCounts counts_;
   absl::Status read_error_;  // of the first read that failed without damage
 };
@@ -99,11 +103,35 @@ absl::Status Fetcher::FetchTask(size_t key_count) {
     std::sort(order.begin(), order.end(),
               [keys](uint32_t a, uint32_t b) { return keys[a] < keys[b]; });
   }
+  HPS_RETURN_IF_ERROR(FetchPieces(key_count));
+  return FetchUnchanged();
+}
+
+// The keys that RocksDB has nothing for, from the page files.
+absl::Status Fetcher::FetchUnchanged() {
+  if (unchanged_count_ == 0) return absl::OkStatus();
+  const auto positions = std::span(scratch_.unchanged).first(std::exchange(unchanged_count_, 0));
+  const absl::StatusOr<FetchCounts> found =
+      family_.pages->table->FetchSome(batch_, positions, deadline_);
+  if (absl::IsDeadlineExceeded(found.status())) return found.status();
+  if (!found.ok()) {
+    read_error_.Update(found.status());
+    return absl::OkStatus();
+  }
+  counts_.hits += found->hits;
+  counts_.absent += found->absent;
+  counts_.lost += found->lost;
+  return absl::OkStatus();
+}
+
+absl::Status Fetcher::FetchPieces(size_t key_count) {
   for (size_t begin = 0; begin < key_count; begin += kFetchPieceKeysMax) {
     const absl::Status fetched = FetchPiece(begin, std::min(kFetchPieceKeysMax, key_count - begin));
     if (!fetched.ok()) {
       for (size_t i = begin; i < key_count; ++i)
         batch_.outcomes[PositionOf(i)] = FetchOutcome::kMiss;
+      for (const uint32_t position : std::span(scratch_.unchanged).first(unchanged_count_))
+        batch_.outcomes[position] = FetchOutcome::kMiss;
       return fetched;
     }
   }
@@ -157,6 +185,10 @@ void Fetcher::TakeValue(size_t position, const rocksdb::Status& status,
   if (!own.ok() && !own.IsNotFound() && !own.IsTimedOut()) own = GetAlone(key, value);
   if (own.ok()) return TakeRow(position, {value.data(), value.size()});
   FetchOutcome& outcome = batch_.outcomes[position];
+  if (own.IsNotFound() && family_.pages != nullptr) {
+    scratch_.unchanged[unchanged_count_++] = static_cast<uint32_t>(position);
+    return;
+  }
   if (own.IsNotFound() && !InLostRange(family_, key)) {
     outcome = FetchOutcome::kAbsent;
     ++counts_.absent;
@@ -175,6 +207,11 @@ void Fetcher::TakeValue(size_t position, const rocksdb::Status& status,
 void Fetcher::TakeRow(size_t position, std::string_view value) {
   const Key key = batch_.keys[position];
   const RowState state = CheckRow(family_.table.incarnation, key, value, row_bytes_);
+  if (state == RowState::kDeleted) {
+    batch_.outcomes[position] = FetchOutcome::kAbsent;
+    ++counts_.absent;
+    return;
+  }
   if (state != RowState::kIntact) {
     if (state == RowState::kDamaged)
       ReportDamage(family_.table.spec.name, absl::StrCat("the row of key ", key, " is damaged"));
@@ -199,6 +236,9 @@ bool InLostRange(const Family& family, Key key) {
 
 absl::StatusOr<FetchCounts> FetchRows(const Database::Pin& pin, const FetchBatch& batch,
                                       Deadline deadline) {
+  const Family& family = pin.family();
+  if (family.pages != nullptr && !family.changed)
+    return family.pages->table->Fetch(batch, deadline);
   const FetchScratchPool::Lease scratch(pin.database().scratches());
   if (!scratch) {
     std::fill(batch.outcomes.begin(), batch.outcomes.end(), FetchOutcome::kMiss);

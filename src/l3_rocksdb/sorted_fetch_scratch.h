@@ -23,6 +23,9 @@ struct FetchScratch {
   std::array<rocksdb::PinnableSlice, kFetchPieceKeysMax> values;
   std::array<rocksdb::Status, kFetchPieceKeysMax> statuses;
   std::array<uint32_t, kFetchTaskKeysMax> order;  // positions by ascending key
+  // Positions in the batch, by ascending key, that RocksDB has nothing for; of a table in page
+  // files.
+  std::array<uint32_t, kFetchTaskKeysMax> unchanged;
 };
 
 // Thread-safe. Keeps at most kFetchScratchesMax free buffers; frees further ones when they are

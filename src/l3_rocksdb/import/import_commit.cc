@@ -16,7 +16,9 @@
 #include "base/logging.h"
 #include "base/macros.h"
 #include "l3_rocksdb/files/file_checksum.h"
+#include "l3_rocksdb/files/page_store.h"
 #include "l3_rocksdb/files/store_files.h"
+#include "l3_rocksdb/import/staged_pages.h"
 #include "l3_rocksdb/status.h"
 #include "l3_rocksdb/store_table.h"
 #include "tier/table_payload.h"
@@ -68,6 +70,8 @@ std::vector<TableRecord> RecordsOf(const Database& database, const StagedImport&
     next_order = std::max(next_order, table.order + 1);
   std::vector<TableRecord> records;
   for (const StagedTable& table : import.tables) {
+    std::vector<PageFileRecord> page_files;
+    for (const StagedPageFile& file : table.page_files) page_files.push_back(file.record);
     const auto known = catalog.tables.find(table.spec.name);
     const uint64_t order = known != catalog.tables.end() ? known->second.order : next_order++;
     records.push_back({.spec = table.spec,
@@ -75,7 +79,9 @@ std::vector<TableRecord> RecordsOf(const Database& database, const StagedImport&
                        .row_count = table.row_count,
                        .order = order,
                        .update_start = import.update_start,
-                       .import_id = import.import_id});
+                       .import_id = import.import_id,
+                       .in_page_files = table.in_page_files,
+                       .page_files = std::move(page_files)});
   }
   return records;
 }
@@ -123,6 +129,8 @@ absl::Status CheckFiles(const Database& database, const StagedImport& import) {
       HPS_RETURN_IF_ERROR(CheckFile(database, import, file));
     for (const StagedFile& file : table.key_files)
       HPS_RETURN_IF_ERROR(CheckFile(database, import, file));
+    for (const StagedPageFile& file : table.page_files)
+      HPS_RETURN_IF_ERROR(CheckStagedPages(import, table, file));
   }
   if (import.network.has_value()) return ReadStagedNetwork(database.env(), import).status();
   return absl::OkStatus();
@@ -228,6 +236,22 @@ absl::Status IngestFiles(Database& database, const StagedImport& import,
   return absl::OkStatus();
 }
 
+// Moves page files into the store, and opens them.
+absl::Status TakePageFiles(Database& database, const StagedImport& import,
+                           Database::NewContents& contents) {
+  for (size_t i = 0; i < import.tables.size(); ++i) {
+    const StagedTable& table = import.tables[i];
+    std::vector<std::string> files;
+    for (const StagedPageFile& file : table.page_files)
+      files.push_back(import.directory + "/" + file.name);
+    if (!files.empty()) {
+      HPS_RETURN_IF_ERROR(LinkPageFiles(database.env(), database.path(), table.incarnation, files));
+    }
+    HPS_ASSIGN_OR_RETURN(contents.pages.emplace_back(), database.OpenPagesOf(contents.tables[i]));
+  }
+  return absl::OkStatus();
+}
+
 // Makes and fills the column families of what the import brings. After an error the caller drops
 // those that were made.
 absl::Status WriteFamilies(Database& database, const StagedImport& import,
@@ -237,6 +261,7 @@ absl::Status WriteFamilies(Database& database, const StagedImport& import,
     HPS_RETURN_IF_ERROR(database.PutNewNetwork(import.network->model, network, contents));
   }
   HPS_ASSIGN_OR_RETURN(contents.handles, database.CreateFamilies(contents.tables));
+  HPS_RETURN_IF_ERROR(TakePageFiles(database, import, contents));
   return IngestFiles(database, import, contents.handles);
 }
 
