@@ -22,10 +22,12 @@
 #include "l3_rocksdb/files/manifest_mark.h"
 #include "l3_rocksdb/files/store_env.h"
 #include "l3_rocksdb/files/store_files.h"
+#include "l3_rocksdb/key_codec.h"
 #include "l3_rocksdb/salvage/damage_log.h"
 #include "l3_rocksdb/salvage/key_list.h"
 #include "l3_rocksdb/snapshot.h"
 #include "l3_rocksdb/status.h"
+#include "l3_rocksdb/store_iterator.h"
 #include "types/names.h"
 
 namespace hps {
@@ -33,6 +35,7 @@ namespace {
 
 // A writer changes its files a few times per second. Opening them takes milliseconds.
 constexpr Duration kReaderTimeout = std::chrono::seconds(10);
+constexpr size_t kChangesReadAheadBytes = size_t{2} << 20;
 // RocksDB's timer thread, and one more thread for each of the two kinds of background work.
 constexpr size_t kRocksOtherThreads = 3;
 
@@ -294,6 +297,7 @@ absl::Status Database::LoadTables(const Database* former) {
     family.lost_ranges = records.lost_ranges;
     handles.erase(found);
     loaded.Update(LoadPages(family, former));
+    LoadChangedKeys(family);
     loaded.Update(CheckRowCount(family));
   }
   TakeNetworkFamilies(*contents, handles);
@@ -341,6 +345,32 @@ absl::Status Database::LoadPages(Family& family, const Database* former) {
   }
   HPS_ASSIGN_OR_RETURN(family.pages, OpenPagesOf(family.table));
   return absl::OkStatus();
+}
+
+// A reader opens each newer state of the store anew, which must not take long. So it asks RocksDB
+// for every key of a changed table. So do lookups of a table whose changes can't all be read: those
+// that meet the damage report it.
+void Database::LoadChangedKeys(Family& family) {
+  if (family.pages == nullptr) return;
+  if (read_only() || damaged_) {
+    if (family.changed) family.changed_keys.AddAll();
+    return;
+  }
+  rocksdb::ReadOptions options;
+  options.fill_cache = false;
+  options.readahead_size = kChangesReadAheadBytes;
+  const auto it = NewStoreIterator(*db_, family.handle, options);
+  std::vector<Key> keys;
+  bool readable = true;
+  for (it->SeekToFirst(); it->Valid() && readable && !family.changed_keys.has_all(); it->Next()) {
+    readable = it->key().size() == kKeyBytes;
+    if (readable) keys.push_back(DecodeKey(it->key().data()));
+    if (keys.size() < kFetchTaskKeysMax) continue;
+    family.changed_keys.Add(keys);
+    keys.clear();
+  }
+  family.changed_keys.Add(keys);
+  if (!readable || !it->status().ok()) family.changed_keys.AddAll();
 }
 
 absl::Status Database::RemoveUnknownPageFiles() {

@@ -22,6 +22,7 @@
 #include "base/mutex.h"
 #include "hps/statistics.h"
 #include "l3_rocksdb/catalog.h"
+#include "l3_rocksdb/changed_keys.h"
 #include "l3_rocksdb/files/background_errors.h"
 #include "l3_rocksdb/files/owner_lock.h"
 #include "l3_rocksdb/files/page_store.h"
@@ -44,6 +45,7 @@ struct Family {
   TableRecord table;
   // The imported rows, if they are in page files; `handle` then has what was written since.
   std::shared_ptr<const FamilyPages> pages;
+  ChangedKeys changed_keys;            // of a table in page files: those that `handle` may have
   std::vector<LostRange> lost_ranges;  // ascending
   std::atomic<bool> changed{false};    // since its import
   std::atomic<bool> current{true};     // the catalog names it
@@ -186,6 +188,7 @@ class Database : public std::enable_shared_from_this<Database> {
                            const std::vector<rocksdb::ColumnFamilyDescriptor>& descriptors);
   absl::Status LoadTables(const Database* former);
   absl::Status LoadPages(Family& family, const Database* former) HPS_REQUIRES(mutex_);
+  void LoadChangedKeys(Family& family);
   absl::Status RemoveUnknownPageFiles();
   absl::Status CheckRowCount(const Family& family);
   void TakeNetworkFamilies(const CatalogContents& contents,
@@ -223,7 +226,7 @@ class Database : public std::enable_shared_from_this<Database> {
                          const std::vector<TableRecord>& others);
   std::vector<TableRecord> OthersAfterDrop(const std::vector<std::string>& names) const;
   absl::Status TryToDrop(const std::vector<rocksdb::ColumnFamilyHandle*>& handles);
-  absl::Status DropKeyList(const std::string& family);
+  absl::Status DropKeyListAndPages(const std::string& family);
   bool AnyLeftovers() const;
   absl::Status DropLeftovers();
   absl::Status UndoSwitches();
@@ -272,7 +275,8 @@ class Database : public std::enable_shared_from_this<Database> {
   std::map<Incarnation, std::unique_ptr<Family>> families_ HPS_GUARDED_BY(mutex_);
   // Families without readers whose drop has failed so far.
   std::vector<rocksdb::ColumnFamilyHandle*> leftovers_ HPS_GUARDED_BY(mutex_);
-  std::vector<std::string> leftover_lists_ HPS_GUARDED_BY(mutex_);  // their key lists
+  // Those whose key lists or page files could not be removed so far.
+  std::vector<std::string> leftover_files_ HPS_GUARDED_BY(mutex_);
   // The tables of switches that failed. The switch may be in the WAL; until the WAL proves
   // otherwise, the next open needs their column families.
   std::vector<TableRecord> unconfirmed_switches_ HPS_GUARDED_BY(mutex_);

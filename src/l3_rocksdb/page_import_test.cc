@@ -1,8 +1,15 @@
 // Imports into page files: what a store does with the files, over its life.
 #include <gtest/gtest.h>
 
-#include <filesystem>
+#include <rocksdb/env.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <set>
+
+#include "base/macros.h"
 #include "l3_rocksdb/rocks_store.h"
 #include "l3_rocksdb/salvage/verify.h"
 #include "l3_rocksdb/test_store.h"
@@ -58,10 +65,10 @@ class PageImportTest : public testing::Test {
     }
     return fetched.outcomes[0];
   }
-  VerifyReport Verify() {
+  VerifyReport Verify(bool repair = false) {
     table_.reset();
     store_.reset();
-    const auto report = VerifyRocksStore(options_, false, {});
+    const auto report = VerifyRocksStore(options_, repair, {});
     EXPECT_TRUE(report.ok()) << report.status();
     return report.ok() ? *report : VerifyReport();
   }
@@ -142,6 +149,185 @@ TEST_F(PageImportTest, AMissingFileIsLost) {
   EXPECT_EQ(report.rows, 0u);
   Import(2);
   EXPECT_EQ(OutcomeOf(10, 2), FetchOutcome::kHit);
+}
+
+void FlipByte(const std::string& path, uint64_t offset) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(offset));
+  const int byte = file.get();
+  file.seekp(static_cast<std::streamoff>(offset));
+  file.put(static_cast<char>(byte ^ 4));
+  ASSERT_TRUE(file.flush()) << path;
+}
+
+class PageDamageTest : public PageImportTest {
+ protected:
+  static constexpr uint64_t kPageBytes = 4096;  // of rows of 32 bytes
+  static constexpr uint64_t kPage = 3;          // that is damaged
+
+  // Keys 10 and 600 are changed, 12 and 602 deleted. The page of 600 and 602 is then damaged.
+  void MakeDamagedPage() {
+    Import(1);
+    StampedRows changed(1, kPageDim * 4, {10, 600}, 5);
+    const std::vector<Key> deletes = {12, 602};
+    ASSERT_TRUE(table_->Write({.upserts = changed.batch(), .deletes = deletes}).ok());
+    FlipByte(PageFiles()[0], kPageBytes + kPage * kPageBytes + 1000);
+  }
+  // Every answer must be right or "lost"; returns the keys that are lost.
+  std::set<Key> LostKeys() {
+    std::vector<Key> keys;
+    for (Key key = -1; key <= 2 * kPageRowCount; ++key) keys.push_back(key);
+    const FetchedRows fetched(*table_, keys);
+    EXPECT_TRUE(fetched.counts.ok()) << fetched.counts.status();
+    std::set<Key> lost;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const Key key = keys[i];
+      const Version version = key == 10 || key == 600 ? 5 : 0;
+      const bool exists =
+          key >= 0 && key < 2 * kPageRowCount && key % 2 == 0 && key != 12 && key != 602;
+      if (fetched.outcomes[i] == FetchOutcome::kLost) {
+        lost.insert(key);
+      } else if (exists) {
+        EXPECT_EQ(fetched.outcomes[i], FetchOutcome::kHit) << key;
+        EXPECT_TRUE(StampedRow::Matches(1, key, version, fetched.row(i))) << key;
+        EXPECT_EQ(fetched.versions[i], version) << key;
+      } else {
+        EXPECT_EQ(fetched.outcomes[i], FetchOutcome::kAbsent) << key;
+      }
+    }
+    return lost;
+  }
+  absl::Status ScanAll() {
+    HPS_ASSIGN_OR_RETURN(const auto cursor, table_->Scan());
+    std::vector<Key> keys(100);
+    StampedRows rows(1, kPageDim * 4, keys);
+    for (;;) {
+      HPS_ASSIGN_OR_RETURN(const size_t count, cursor->Next(keys, rows.rows(), {}));
+      if (count == 0) return absl::OkStatus();
+    }
+  }
+};
+
+TEST_F(PageDamageTest, TheRangeOfADamagedPageIsLost) {
+  MakeDamagedPage();
+  const uint64_t damage_before = store_->Statistics().damaged_reads;
+  const std::set<Key> lost = LostKeys();
+  EXPECT_GT(store_->Statistics().damaged_reads, damage_before);
+  // 48 bytes for each row of a page: some 84 rows, and as many keys between them.
+  ASSERT_GT(lost.size(), 100u);
+  ASSERT_LT(lost.size(), 200u);
+  EXPECT_EQ(static_cast<size_t>(*lost.rbegin() - *lost.begin() + 1), lost.size() + 2);
+  EXPECT_FALSE(lost.contains(600)) << "its new row is in RocksDB";
+  EXPECT_FALSE(lost.contains(602)) << "it was deleted";
+  EXPECT_EQ(ScanAll().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(PageDamageTest, VerifyFindsItAndARepairLeavesItLost) {
+  MakeDamagedPage();
+  const std::set<Key> lost = LostKeys();
+  for (const bool repair : {false, true}) {
+    const VerifyReport report = Verify(repair);
+    EXPECT_EQ(report.damage_count, 1u);
+    EXPECT_EQ(report.rows_marked_lost, 0u);
+    EXPECT_EQ(report.rows_lost, lost.size() / 2 + 1);
+    EXPECT_NE(report.damage.at(0).what.find("import the table again"), std::string::npos);
+    Reopen();
+    EXPECT_EQ(LostKeys(), lost);
+  }
+  Import(1);
+  EXPECT_EQ(Verify().damage_count, 0u);
+}
+
+// A store whose changes can't all be read serves the rest, and takes a new import.
+TEST_F(PageDamageTest, DamagedChangesAreLost) {
+  Import(1);
+  std::vector<Key> keys;
+  for (Key key = 0; key < kPageRowCount; ++key) keys.push_back(2 * key);
+  StampedRows changed(1, kPageDim * 4, keys, 5);
+  ASSERT_TRUE(table_->Write({.upserts = changed.batch()}).ok());
+  Reopen();  // which writes the log to table files
+  table_.reset();
+  store_.reset();
+  std::string largest;
+  for (const auto& entry : std::filesystem::directory_iterator(directory_.Path("store"))) {
+    if (entry.path().extension() != ".sst") continue;
+    if (largest.empty() || entry.file_size() > std::filesystem::file_size(largest))
+      largest = entry.path().string();
+  }
+  FlipByte(largest, std::filesystem::file_size(largest) / 3);
+  Reopen();
+  const FetchedRows fetched(*table_, keys);
+  ASSERT_TRUE(fetched.counts.ok()) << fetched.counts.status();
+  size_t lost = 0;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    lost += fetched.outcomes[i] == FetchOutcome::kLost ? 1 : 0;
+    if (fetched.outcomes[i] == FetchOutcome::kLost) continue;
+    ASSERT_EQ(fetched.outcomes[i], FetchOutcome::kHit);
+    EXPECT_TRUE(StampedRow::Matches(1, keys[i], 5, fetched.row(i)))
+        << "an older row of " << keys[i];
+  }
+  EXPECT_GT(lost, 0u);
+  EXPECT_LT(lost, keys.size());
+  EXPECT_GT(Verify(true).damage_count, 0u);
+  Import(2);
+  EXPECT_EQ(OutcomeOf(10, 2), FetchOutcome::kHit);
+  EXPECT_EQ(Verify().damage_count, 0u);
+}
+
+// As on a file system without hard links.
+class NoLinksEnv final : public rocksdb::EnvWrapper {
+ public:
+  NoLinksEnv() : rocksdb::EnvWrapper(rocksdb::Env::Default()) {}
+  const char* Name() const override { return "NoLinksEnv"; }
+  rocksdb::Status LinkFile(const std::string&, const std::string&) override {
+    return rocksdb::Status::NotSupported("no hard links");
+  }
+};
+
+TEST_F(PageImportTest, FilesAreCopiedWhereThereAreNoHardLinks) {
+  NoLinksEnv env;
+  options_.env = &env;
+  Import(1);
+  EXPECT_EQ(OutcomeOf(10, 1), FetchOutcome::kHit);
+  ASSERT_TRUE(store_->Snapshot("s").ok());
+  Import(2);
+  EXPECT_EQ(OutcomeOf(10, 2), FetchOutcome::kHit);
+  EXPECT_EQ(PageFiles().size(), 1u);
+  options_.config.path = directory_.Path("store/snapshots/s");
+  Reopen();
+  EXPECT_EQ(OutcomeOf(10, 1), FetchOutcome::kHit);
+  EXPECT_EQ(Verify().damage_count, 0u);
+  table_.reset();
+  store_.reset();
+}
+
+// Changed keys are mixed with others in one batch, in any order; some of them twice.
+TEST_F(PageImportTest, ABatchOfChangedAndOtherKeys) {
+  Import(1);
+  std::vector<Key> changed;
+  std::vector<Key> deleted;
+  for (Key key = 0; key < 2 * kPageRowCount; key += 7) changed.push_back(key);
+  for (Key key = 1; key < 2 * kPageRowCount; key += 7) deleted.push_back(key);
+  StampedRows rows(1, kPageDim * 4, changed, 5);
+  ASSERT_TRUE(table_->Write({.upserts = rows.batch(), .deletes = deleted}).ok());
+  std::vector<Key> keys;
+  for (Key key = 0; key < 2 * kPageRowCount; ++key) keys.push_back(key);
+  keys.insert(keys.end(), changed.begin(), changed.end());
+  for (const bool sorted : {true, false}) {
+    std::sort(keys.begin(), keys.end());
+    if (!sorted) std::shuffle(keys.begin(), keys.end(), std::mt19937_64(1));
+    const FetchedRows fetched(*table_, keys);
+    ASSERT_TRUE(fetched.counts.ok()) << fetched.counts.status();
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const Key key = keys[i];
+      const bool is_changed = key % 7 == 0;
+      const bool exists = is_changed || (key % 2 == 0 && key % 7 != 1);
+      ASSERT_EQ(fetched.outcomes[i], exists ? FetchOutcome::kHit : FetchOutcome::kAbsent) << key;
+      if (exists) {
+        EXPECT_TRUE(StampedRow::Matches(1, key, is_changed ? 5 : 0, fetched.row(i))) << key;
+      }
+    }
+  }
 }
 
 class StagedPageImportTest : public PageImportTest {

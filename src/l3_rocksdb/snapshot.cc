@@ -18,7 +18,6 @@ namespace hps {
 namespace {
 
 constexpr size_t kSnapshotNameBytesMax = 64;
-constexpr size_t kCopyBytes = size_t{1} << 20;
 constexpr char kUnfinished[] = ".tmp";
 
 std::string SnapshotsOf(const std::string& store) { return store + "/snapshots"; }
@@ -34,30 +33,6 @@ absl::Status CheckSnapshotName(const std::string& name) {
                    " letters, digits, '-', '_' and '.', and does not begin with '.'")));
 }
 
-// The first `size` bytes of a file.
-absl::Status CopyFile(rocksdb::Env* env, const std::string& from, const std::string& to,
-                      uint64_t size) {
-  const std::string what = absl::StrCat("copying '", from, "' to '", to, "'");
-  std::unique_ptr<rocksdb::SequentialFile> source;
-  std::unique_ptr<rocksdb::WritableFile> target;
-  const rocksdb::EnvOptions options;
-  HPS_RETURN_IF_ERROR(FromRocksStatus(env->NewSequentialFile(from, &source, options), what));
-  HPS_RETURN_IF_ERROR(FromRocksStatus(env->NewWritableFile(to, &target, options), what));
-  std::vector<char> buffer(kCopyBytes);
-  while (size > 0) {
-    rocksdb::Slice piece;
-    rocksdb::Status status =
-        source->Read(std::min<uint64_t>(size, buffer.size()), &piece, buffer.data());
-    if (status.ok() && piece.empty()) status = rocksdb::Status::Corruption("the file is shorter");
-    if (status.ok()) status = target->Append(piece);
-    HPS_RETURN_IF_ERROR(FromRocksStatus(status, what));
-    size -= piece.size();
-  }
-  rocksdb::Status ended = target->Sync();
-  if (ended.ok()) ended = target->Close();
-  return FromRocksStatus(ended, what);
-}
-
 absl::Status TakeFile(rocksdb::Env* env, const rocksdb::LiveFileStorageInfo& file,
                       const std::string& directory) {
   const std::string from = file.directory + "/" + file.relative_filename;
@@ -65,7 +40,7 @@ absl::Status TakeFile(rocksdb::Env* env, const rocksdb::LiveFileStorageInfo& fil
   if (!file.replacement_contents.empty())
     return WriteFileDurably(env, to, file.replacement_contents);
   if (file.trim_to_size) return CopyFile(env, from, to, file.size);
-  return FromRocksStatus(env->LinkFile(from, to), absl::StrCat("linking '", from, "'"));
+  return LinkOrCopyFile(env, from, to);
 }
 
 // The page files of all tables. Tables do not change meanwhile: the caller holds change_mutex().

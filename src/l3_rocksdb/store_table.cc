@@ -82,6 +82,10 @@ absl::Status RocksTable::WriteTo(const Database::Pin& pin, const DurableWrite& w
     return OutOfMemory("out of memory for a batch of rows");
   }
   const bool rows_change = !write.upserts.keys.empty() || !write.deletes.empty();
+  if (family.pages != nullptr) {  // before the rows are visible
+    family.changed_keys.Add(write.upserts.keys);
+    family.changed_keys.Add(write.deletes);
+  }
   HPS_FAULT_POINT("l3.write.before_commit");
   HPS_RETURN_IF_ERROR(
       write.records_lost == 0

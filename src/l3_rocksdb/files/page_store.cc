@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/fault_point.h"
 #include "base/macros.h"
 #include "l3_rocksdb/files/store_files.h"
 #include "l3_rocksdb/status.h"
@@ -88,13 +89,15 @@ absl::Status LinkPageFiles(rocksdb::Env* env, const std::string& store, Incarnat
   for (size_t i = 0; i < files.size(); ++i) {
     const std::string to = PageFilePath(store, incarnation, i);
     HPS_RETURN_IF_ERROR(RemoveFile(env, to));  // of a try that failed
-    HPS_RETURN_IF_ERROR(FromRocksStatus(env->LinkFile(files[i], to),
-                                        absl::StrCat("linking '", files[i], "' to '", to, "'")));
+    HPS_FAULT_POINT("l3.pages.before_link");
+    HPS_RETURN_IF_ERROR(LinkOrCopyFile(env, files[i], to));
   }
+  HPS_FAULT_POINT("l3.pages.before_sync");
   return SyncDirectory(env, PagesDirectory(store));
 }
 
 absl::Status RemovePageFiles(rocksdb::Env* env, const std::string& store, Incarnation incarnation) {
+  HPS_FAULT_POINT("l3.pages.before_removal");
   return RemoveIf(env, store, [&](Incarnation found) { return found == incarnation; });
 }
 

@@ -328,7 +328,9 @@ absl::StatusOr<StagedImport> DecodeStagedImport(std::string_view bytes) {
   if (version >= kManifestVersionWithImportId) {
     import.import_id = std::string(reader.TakeText());
     has_network = reader.Take<uint8_t>() != 0;
-    if (!ValidateImportId(import.import_id).ok()) return damaged;
+    // With page files, an import need not have one.
+    const bool has_id = version < kManifestVersion || !import.import_id.empty();
+    if (has_id && !ValidateImportId(import.import_id).ok()) return damaged;
   }
   const uint32_t table_count = reader.Take<uint32_t>();
   for (uint32_t i = 0; i < table_count && reader.good(); ++i) {
