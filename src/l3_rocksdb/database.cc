@@ -127,6 +127,11 @@ absl::StatusOr<std::shared_ptr<Database>> Database::Reopen(const Database& forme
   HPS_CHECK(former.read_only());
   std::shared_ptr<Database> database(
       new Database(former.options(), former.damaged_, former.rocks_options_));
+  {
+    MutexLock former_lock(former.page_reader_mutex_);
+    MutexLock lock(database->page_reader_mutex_);
+    database->page_reader_ = former.page_reader_;
+  }
   HPS_RETURN_IF_ERROR(database->OpenAll(&former));
   return database;
 }
@@ -318,8 +323,12 @@ absl::StatusOr<std::shared_ptr<const FamilyPages>> Database::OpenPagesOf(const T
   {
     MutexLock lock(page_reader_mutex_);
     if (page_reader_ == nullptr) {
-      HPS_ASSIGN_OR_RETURN(std::unique_ptr<PageReader> made, PageReader::Create({}));
+      // RocksDB keeps the rest, for changes.
+      const uint64_t cache_bytes = options_.config.cache_bytes / 4 * 3;
+      HPS_ASSIGN_OR_RETURN(std::unique_ptr<PageReader> made,
+                           PageReader::Create({.cache_bytes = cache_bytes}));
       page_reader_ = std::move(made);
+      rocks_options_.cache().SetCapacity(options_.config.cache_bytes - cache_bytes);
     }
     reader = page_reader_;
   }

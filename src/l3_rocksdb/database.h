@@ -59,7 +59,7 @@ class Database : public std::enable_shared_from_this<Database> {
 
   // Errors: those of OpenRocksStore.
   static absl::StatusOr<std::shared_ptr<Database>> Open(const RocksStoreOptions& options);
-  // Opens the current state of the store. Shares the block cache, and the files that both states
+  // Opens the current state of the store. Shares the caches, and the files that both states
   // contain. REQUIRES: `former` is read-only. Errors: those of OpenRocksStore.
   static absl::StatusOr<std::shared_ptr<Database>> Reopen(const Database& former);
   // Opens the readable part of a store with damaged table files. Compacts nothing. Does not detect
@@ -255,8 +255,9 @@ class Database : public std::enable_shared_from_this<Database> {
   std::vector<rocksdb::ColumnFamilyHandle*> opened_handles_;  // used up while opening
   bool opened_ = false;                                       // with a valid catalog
   FetchScratchPool scratches_;
-  Mutex page_reader_mutex_;
-  std::shared_ptr<PageReader> page_reader_ HPS_GUARDED_BY(page_reader_mutex_);  // null before use
+  mutable Mutex page_reader_mutex_;
+  // Of all page files, with their cache. Null before there are any.
+  std::shared_ptr<PageReader> page_reader_ HPS_GUARDED_BY(page_reader_mutex_);
   std::unique_ptr<LogSyncer> syncer_;  // null unless the sync mode is interval
 
   MemtableSwitchLock memtable_switch_lock_;

@@ -274,6 +274,39 @@ TEST_F(PageDamageTest, DamagedChangesAreLost) {
   EXPECT_EQ(Verify().damage_count, 0u);
 }
 
+// A process that reads the store while another one writes to it.
+TEST_F(PageImportTest, AReaderFollowsChangesAndImports) {
+  Import(1);
+  RocksStoreOptions options = options_;
+  options.mode = OpenMode::kReadOnly;
+  const auto opened = OpenRocksStore(options);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  DurableStore& reader = **opened;
+  std::unique_ptr<DurableTable> writers = std::move(table_);
+  table_ = *reader.OpenTable("m/t");
+  EXPECT_EQ(OutcomeOf(10, 1), FetchOutcome::kHit);
+  StampedRows changed(1, kPageDim * 4, {10, 11}, 5);
+  const std::vector<Key> deletes = {12};
+  ASSERT_TRUE(writers->Write({.upserts = changed.batch(), .deletes = deletes}).ok());
+  EXPECT_EQ(OutcomeOf(10, 1), FetchOutcome::kHit);
+  ASSERT_TRUE(*reader.Refresh());
+  table_ = *reader.OpenTable("m/t");
+  EXPECT_EQ(OutcomeOf(10, 1, 5), FetchOutcome::kHit);
+  EXPECT_EQ(OutcomeOf(11, 1, 5), FetchOutcome::kHit);
+  EXPECT_EQ(OutcomeOf(12, 1), FetchOutcome::kAbsent);
+  EXPECT_EQ(OutcomeOf(14, 1), FetchOutcome::kHit);
+  writers.reset();
+  const std::unique_ptr<DurableTable> old = std::move(table_);
+  Import(2);
+  EXPECT_EQ(PageFiles().size(), 1u);
+  table_ = *reader.OpenTable("m/t");
+  EXPECT_EQ(OutcomeOf(14, 1), FetchOutcome::kHit) << "it holds the file that is gone";
+  ASSERT_TRUE(*reader.Refresh());
+  table_ = *reader.OpenTable("m/t");
+  EXPECT_EQ(OutcomeOf(10, 2), FetchOutcome::kHit);
+  EXPECT_FALSE(old->IsCurrent());
+}
+
 // As on a file system without hard links.
 class NoLinksEnv final : public rocksdb::EnvWrapper {
  public:

@@ -62,7 +62,10 @@ absl::StatusOr<std::shared_ptr<const FamilyPages>> OpenPages(
   PageTable::Options options;
   options.incarnation = table.incarnation;
   options.row_bytes = table.spec.row_bytes();
-  options.direct = direct;
+  // The cache holds no larger pages.
+  const bool is_cached =
+      reader->cache() != nullptr && PageShape::Of(options.row_bytes).page_bytes == kPageBlockBytes;
+  options.direct = direct || is_cached;
   for (size_t i = 0; i < table.page_files.size(); ++i) {
     const PageFileRecord& file = table.page_files[i];
     options.parts.push_back(

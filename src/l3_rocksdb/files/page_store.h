@@ -30,8 +30,8 @@ struct FamilyPages {
 std::string PagesDirectory(const std::string& store);
 std::string PageFilePath(const std::string& store, Incarnation incarnation, size_t part);
 
-// Opens the page files of a table. Null if its rows are in RocksDB. Errors: those of
-// PageTable::Open.
+// Opens the page files of a table. Null if its rows are in RocksDB. They are read past the system's
+// page cache if the reader caches their pages, or if `direct`. Errors: those of PageTable::Open.
 absl::StatusOr<std::shared_ptr<const FamilyPages>> OpenPages(
     const std::string& store, const TableRecord& table, bool direct,
     const std::shared_ptr<PageReader>& reader);

@@ -16,7 +16,6 @@
 #include "base/logging.h"
 #include "base/macros.h"
 #include "l3_rocksdb/files/file_checksum.h"
-#include "l3_rocksdb/files/page_store.h"
 #include "l3_rocksdb/files/store_files.h"
 #include "l3_rocksdb/import/staged_pages.h"
 #include "l3_rocksdb/status.h"
@@ -233,22 +232,6 @@ absl::Status IngestFiles(Database& database, const StagedImport& import,
   HPS_FAULT_POINT("l3.import.before_ingest");
   HPS_RETURN_IF_ERROR(Ingest(database, import, handles));
   HPS_FAULT_POINT("l3.import.before_switch");
-  return absl::OkStatus();
-}
-
-// Moves page files into the store, and opens them.
-absl::Status TakePageFiles(Database& database, const StagedImport& import,
-                           Database::NewContents& contents) {
-  for (size_t i = 0; i < import.tables.size(); ++i) {
-    const StagedTable& table = import.tables[i];
-    std::vector<std::string> files;
-    for (const StagedPageFile& file : table.page_files)
-      files.push_back(import.directory + "/" + file.name);
-    if (!files.empty()) {
-      HPS_RETURN_IF_ERROR(LinkPageFiles(database.env(), database.path(), table.incarnation, files));
-    }
-    HPS_ASSIGN_OR_RETURN(contents.pages.emplace_back(), database.OpenPagesOf(contents.tables[i]));
-  }
   return absl::OkStatus();
 }
 

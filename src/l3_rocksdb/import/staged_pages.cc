@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
 #include "l3_pages/page_file.h"
+#include "l3_rocksdb/files/page_store.h"
 
 namespace hps {
 
@@ -23,6 +24,21 @@ absl::Status CheckStagedPages(const StagedImport& import, const StagedTable& tab
   if (!lost.empty() || (*opened)->is_impaired() || found.row_count != file.record.row_count ||
       found.first_key != file.record.first_key || found.last_key != file.record.last_key) {
     return damaged("the file has changed since it was written");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TakePageFiles(Database& database, const StagedImport& import,
+                           Database::NewContents& contents) {
+  for (size_t i = 0; i < import.tables.size(); ++i) {
+    const StagedTable& table = import.tables[i];
+    std::vector<std::string> files;
+    for (const StagedPageFile& file : table.page_files)
+      files.push_back(import.directory + "/" + file.name);
+    if (!files.empty()) {
+      HPS_RETURN_IF_ERROR(LinkPageFiles(database.env(), database.path(), table.incarnation, files));
+    }
+    HPS_ASSIGN_OR_RETURN(contents.pages.emplace_back(), database.OpenPagesOf(contents.tables[i]));
   }
   return absl::OkStatus();
 }
