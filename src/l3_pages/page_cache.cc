@@ -1,7 +1,5 @@
 #include "l3_pages/page_cache.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -28,8 +26,6 @@ absl::StatusOr<std::unique_ptr<PageCache>> PageCache::Create(uint64_t bytes) {
   cache->frames_ = AllocateAligned(frame_bytes);
   if (cache->sets_ == nullptr || cache->frames_ == nullptr)
     return OutOfMemory("page cache: out of memory; configure a smaller one");
-  // Fewer misses of the TLB; the cache works without.
-  static_cast<void>(::madvise(cache->frames_.get(), frame_bytes, MADV_HUGEPAGE));
   for (size_t i = 0; i < cache->set_count_; ++i) {
     for (size_t way = 0; way < kWays; ++way)
       cache->sets_[i].frames[way] = static_cast<uint8_t>(way);

@@ -26,8 +26,9 @@
 
 namespace hps {
 
-// Bytes of one write.
-inline constexpr size_t kPageWriteBytes = size_t{1} << 20;
+// Bytes of one write. Smaller pieces are handed to the thread so often that both wait for each
+// other on a busy machine.
+inline constexpr size_t kPageWriteBytes = size_t{4} << 20;
 
 class PageFileWriter {
  public:

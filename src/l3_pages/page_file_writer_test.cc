@@ -70,7 +70,7 @@ TEST(PageFileWriterTest, SaysThatTheDiskIsFull) {
   {
     auto writer = *PageFileWriter::Create(directory.Path("rows"), 1, kNarrowRowBytes);
     absl::Status added;
-    for (Key key = 0; key < 100'000 && added.ok(); ++key) added = OneRow(key).AddTo(*writer);
+    for (Key key = 0; key < 200'000 && added.ok(); ++key) added = OneRow(key).AddTo(*writer);
     EXPECT_TRUE(absl::IsResourceExhausted(added)) << added;
   }
   EXPECT_FALSE(directory.Has("rows"));
