@@ -1,13 +1,14 @@
 // Imports into page files: what a store does with the files, over its life.
 #include <gtest/gtest.h>
-
 #include <rocksdb/env.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <random>
 #include <set>
+#include <thread>
 
 #include "base/macros.h"
 #include "l3_rocksdb/rocks_store.h"
@@ -305,6 +306,34 @@ TEST_F(PageImportTest, AReaderFollowsChangesAndImports) {
   table_ = *reader.OpenTable("m/t");
   EXPECT_EQ(OutcomeOf(10, 2), FetchOutcome::kHit);
   EXPECT_FALSE(old->IsCurrent());
+}
+
+// A reader that is told of a write finds it, although the row was in a page file before.
+TEST_F(PageImportTest, AReaderFindsWhatAWriterHasWritten) {
+  Import(1);
+  constexpr Version kVersions = 200;
+  const std::vector<Key> keys = {2, 3, 700, 1'001, 1'998};
+  std::atomic<Version> written{0};
+  std::thread writer([&] {
+    for (Version version = 1; version <= kVersions; ++version) {
+      const Key key = keys[version % keys.size()];
+      StampedRows rows(1, kPageDim * 4, {key}, version);
+      ASSERT_TRUE(table_->Write({.upserts = rows.batch()}).ok());
+      written.store(version, std::memory_order_release);
+    }
+  });
+  uint64_t wrong = 0;
+  for (Version seen = 0; seen < kVersions;) {
+    seen = written.load(std::memory_order_acquire);
+    const FetchedRows fetched(*table_, keys);
+    ASSERT_TRUE(fetched.counts.ok()) << fetched.counts.status();
+    for (Version version = seen > 4 ? seen - 4 : 1; version <= seen; ++version) {
+      const size_t i = version % keys.size();
+      wrong += fetched.outcomes[i] != FetchOutcome::kHit || fetched.versions[i] < version ? 1 : 0;
+    }
+  }
+  writer.join();
+  EXPECT_EQ(wrong, 0u);
 }
 
 // As on a file system without hard links.
