@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "l3_pages/page_reader.h"
+
 namespace hps {
 namespace {
 
@@ -46,6 +48,13 @@ TEST_F(PageCacheTest, HasNoMoreFramesThanItsBytes) {
   }
   Start(1);
   EXPECT_EQ(cache_->frame_count(), kSetFrames);
+}
+
+TEST(PageCacheMemoryTest, SaysThatThereIsNotEnough) {
+  const auto cache = PageCache::Create(uint64_t{1} << 60);
+  EXPECT_TRUE(absl::IsResourceExhausted(cache.status())) << cache.status();
+  const auto reader = PageReader::Create({.cache_bytes = uint64_t{1} << 60});
+  EXPECT_TRUE(absl::IsResourceExhausted(reader.status())) << reader.status();
 }
 
 TEST_F(PageCacheTest, KeepsPagesOfFilesApart) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -214,6 +215,40 @@ TEST_F(PageMergeTest, LeavesNothingWhenACallFails) {
   EXPECT_TRUE(absl::IsAlreadyExists(Merge(*table, changes, Options()).status()));
   EXPECT_EQ(directory_.Read("merged"), "precious");
   ExpectRows(*table, rows);
+}
+
+// A killed merge leaves the table as it was, and a file that does not open or has all rows.
+using PageMergeDeathTest = PageMergeTest;
+TEST_F(PageMergeDeathTest, AnyStepMayBeTheLast) {
+  TestPageTable source(kMergeRowBytes);
+  TestPageTable::Rows rows = TestPageTable::RandomRows(20'000, random_);
+  source.Write(rows);
+  const auto table = *source.Open(*reader_);
+  const PlannedChanges changes = RandomChanges(rows, 500);
+  TestPageTable::Rows merged_rows = rows;
+  Apply(changes, merged_rows);
+  const auto expected = Merge(*table, changes, Options("expected"));
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  for (const char* step : {"read.call", "create.after", "write.before_piece", "write.call",
+                           "finish.before_header", "finish.before_sync", "finish.after_sync"}) {
+    SCOPED_TRACE(step);
+    std::filesystem::remove(path());
+    EXPECT_EXIT(
+        {
+          FaultPoints::Arm(std::string("l3_pages.") + step, {.action = FaultAction::kAbort});
+          static_cast<void>(Merge(*table, changes, Options()));
+        },
+        testing::KilledBySignal(SIGKILL), "");
+    ExpectRows(*table, rows);
+    const auto opened = PageFile::Open({path(), kTestIncarnation, kMergeRowBytes, false});
+    if (opened.ok()) {
+      ExpectRows(*Open(path(), *expected), merged_rows);
+    } else {
+      EXPECT_TRUE(absl::IsDataLoss(opened.status()) || absl::IsNotFound(opened.status()))
+          << opened.status();
+    }
+  }
+  EXPECT_TRUE(directory_.Has("merged"));  // by the last steps
 }
 
 TEST_F(PageMergeTest, EndsWhenItIsCancelled) {
