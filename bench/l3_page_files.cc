@@ -1,6 +1,7 @@
 // "cold": direct reads on all sides, so that the system's page cache has nothing. The disk's bound
-// reads random blocks of 4 KiB of the same file, 64 at a time. "cached": the page file is in the
-// system's page cache, the store's blocks are in its block cache.
+// reads random blocks of 4 KiB of the same file, 64 at a time. "cached": all pages are in the cache
+// of their reader, or, beside it, in the system's page cache; the store's blocks are in its block
+// cache.
 #include "bench/l3_page_files.h"
 
 #include <fcntl.h>
@@ -30,11 +31,15 @@ constexpr size_t kCallKeys = 8192;
 constexpr Incarnation kIncarnation = 1;
 constexpr Key kKeyStep = 7;  // so that neighbours of keys are absent
 
+// Where the fetched pages are.
+enum class PagesIn { kDisk, kCache, kSystemCache };
+
 struct Shape {
   uint32_t dim = 0;
-  bool cold = false;
+  PagesIn pages_in = PagesIn::kDisk;
   uint64_t file_bytes = 0;  // about
 
+  bool cold() const { return pages_in == PagesIn::kDisk; }
   size_t row_bytes() const { return size_t{dim} * 4; }
   uint64_t row_count() const {
     const PageShape shape = PageShape::Of(row_bytes());
@@ -117,9 +122,9 @@ absl::Status PageContest::WritePages() {
 absl::Status PageContest::ImportStore() {
   RocksStoreOptions options;
   options.config.path = directory_ + "/store";
-  options.config.cache_bytes = shape_.cold ? uint64_t{1} << 20 : uint64_t{2} << 30;
+  options.config.cache_bytes = shape_.cold() ? uint64_t{1} << 20 : uint64_t{2} << 30;
   options.config.free_bytes_min = 0;
-  options.direct_reads = shape_.cold;
+  options.direct_reads = shape_.cold();
   options.mode = OpenMode::kCreate;
   TableSpec spec;
   spec.name = "bench/table";
@@ -139,10 +144,13 @@ absl::Status PageContest::Prepare() {
   HPS_RETURN_IF_ERROR(WritePages());
   HPS_RETURN_IF_ERROR(ImportStore());
   ::sync();  // what was written is not the reads' to wait for
-  HPS_ASSIGN_OR_RETURN(reader_, PageReader::Create({}));
+  PageReader::Options reading;
+  if (shape_.pages_in == PagesIn::kCache) reading.cache_bytes = 2 * shape_.file_bytes;
+  HPS_ASSIGN_OR_RETURN(reader_, PageReader::Create(reading));
   const PageTable::Part part{path(), written_.row_count, written_.first_key, written_.last_key};
+  const bool direct = shape_.pages_in != PagesIn::kSystemCache;
   HPS_ASSIGN_OR_RETURN(
-      pages_, PageTable::Open({kIncarnation, shape_.row_bytes(), shape_.cold, {part}}, *reader_));
+      pages_, PageTable::Open({kIncarnation, shape_.row_bytes(), direct, {part}}, *reader_));
   return absl::OkStatus();
 }
 
@@ -241,13 +249,31 @@ Result WithBound(Result result, std::vector<double>& figures, std::vector<double
   return result;
 }
 
+std::string NameOf(PagesIn pages_in) {
+  switch (pages_in) {
+    case PagesIn::kDisk:
+      return "page_file_cold";
+    case PagesIn::kCache:
+      return "page_file_cached";
+    case PagesIn::kSystemCache:
+      return "page_file_system_cached";
+  }
+  return "";
+}
+
+// Of the ratio to the store.
+std::string TargetOf(PagesIn pages_in) {
+  if (pages_in == PagesIn::kSystemCache) return "";
+  return pages_in == PagesIn::kDisk ? ">= 4" : ">= 3";
+}
+
 // In turns, so that a change of the machine's speed hits all sides.
 absl::Status Measure(PageContest& contest, size_t batch, const Sizes& sizes,
                      std::vector<Result>& results) {
   std::vector<double> pages;
   std::vector<double> store;
   std::vector<double> disk;
-  const bool cold = contest.shape().cold;
+  const bool cold = contest.shape().cold();
   for (uint64_t run = 0; run <= sizes.runs; ++run) {
     const double disk_speed = cold ? contest.ReadDisk(sizes.keys, run) : 1;
     const double page_speed = contest.FetchPages(batch, sizes.keys, run);
@@ -258,13 +284,13 @@ absl::Status Measure(PageContest& contest, size_t batch, const Sizes& sizes,
     store.push_back(store_speed);
   }
   if (contest.failed()) return absl::InternalError("bench l3: a row could not be fetched");
-  const std::string name = cold ? "page_file_cold" : "page_file_cached";
+  const std::string name = NameOf(contest.shape().pages_in);
   if (cold) {
     results.push_back(WithBound(FetchResult(name + "_disk", contest, batch, sizes), pages, disk,
                                 batch >= 4096 ? ">= 0.65" : ""));
   }
   results.push_back(WithBound(FetchResult(name + "_store", contest, batch, sizes), pages, store,
-                              cold ? ">= 4" : ">= 3"));
+                              TargetOf(contest.shape().pages_in)));
   return absl::OkStatus();
 }
 
@@ -294,8 +320,7 @@ absl::StatusOr<Result> MeasureWriting(const std::string& directory, const Shape&
     HPS_ASSIGN_OR_RETURN(const PageFileHandle file, PageFileHandle::CreateNew(path));
     for (uint64_t offset = 0; offset < bytes; offset += piece.size()) {
       HPS_RETURN_IF_ERROR(file.WriteAt(offset, piece));
-      if ((offset + piece.size()) % (8 * piece.size()) == 0)
-        file.BeginSync(offset - 7 * piece.size(), 8 * piece.size());
+      file.BeginSync(offset, piece.size());
     }
     HPS_RETURN_IF_ERROR(file.Sync());
     const double plain_seconds = stopwatch.seconds();
@@ -323,19 +348,19 @@ absl::StatusOr<std::vector<Result>> MeasurePageFiles(const Options& options) {
   const Sizes cached = options.quick ? Sizes{4096, 4096, 2} : Sizes{1 << 19, 1 << 18, 15};
   const std::string directory = options.directory + "/l3-pages";
   for (const uint32_t dim : {16u, 32u, 128u}) {
-    PageContest contest(directory, {dim, true, cold_bytes});
+    PageContest contest(directory, {dim, PagesIn::kDisk, cold_bytes});
     HPS_RETURN_IF_ERROR(contest.Prepare());
     for (const size_t batch : {128u, 4096u, 65'536u})
       HPS_RETURN_IF_ERROR(Measure(contest, batch, cold, results));
   }
-  {
-    PageContest contest(directory, {32, false, cached_bytes});
+  for (const PagesIn pages_in : {PagesIn::kCache, PagesIn::kSystemCache}) {
+    PageContest contest(directory, {32, pages_in, cached_bytes});
     HPS_RETURN_IF_ERROR(contest.Prepare());
     HPS_RETURN_IF_ERROR(contest.Warm());
     HPS_RETURN_IF_ERROR(Measure(contest, 4096, cached, results));
   }
-  HPS_ASSIGN_OR_RETURN(Result writing,
-                       MeasureWriting(directory, {32, true, cold_bytes}, options.quick ? 2 : 5));
+  HPS_ASSIGN_OR_RETURN(Result writing, MeasureWriting(directory, {32, PagesIn::kDisk, cold_bytes},
+                                                      options.quick ? 2 : 5));
   results.push_back(std::move(writing));
   return results;
 }

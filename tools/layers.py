@@ -47,6 +47,8 @@ MAY_INCLUDE: dict[str, set[str]] = {
 MAY_INCLUDE |= {"train": LOW, "train_cpu": LOW | {"train"}}
 MAY_INCLUDE |= {folder: LOW | {"tier"} for folder in LEVELS | MIDDLE | {"serving"}}
 MAY_INCLUDE |= {folder: LOW | {"tier", "serving"} for folder in ("query", "update")}
+# Rows in page files are a part of the store.
+MAY_INCLUDE["l3_rocksdb"] |= {"l3_pages"}
 MAY_INCLUDE["onnx"] = LOW
 MAY_INCLUDE["import"] = LOW | {"tier", "onnx"}
 # src/dense_cpu and src/dense_gpu implement src/dense; src/no_dense, src/no_dense_gpu stand in for

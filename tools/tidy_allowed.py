@@ -149,6 +149,8 @@ TESTED_BY = {
     "src/train_cpu/host_shard_test.cc": ["host_shard_rows", "host_step"],
     "src/train_cpu/rank_step_test.cc": ["home_bags", "keyed_part", "localized_part"],
     "src/train_cpu/row_kernels_test.cc": ["row_kernels_avx2", "row_kernels_avx512"],
+    "src/l3_rocksdb/page_import_test.cc": [
+        "src/l3_rocksdb/files/page_store", "src/l3_rocksdb/import/staged_pages"],
     "src/l3_rocksdb/rocks_store_test.cc": [
         "src/l3_rocksdb/import/bulk_import", "catalog", "cursor",
         "src/l3_rocksdb/salvage/damage_log", "database", "sorted_fetch",

@@ -89,13 +89,13 @@ class Store {
   // again.
   virtual absl::Status Apply(const TableUpdate& update, std::chrono::nanoseconds timeout) = 0;
 
-  // Makes a consistent copy in STORE/snapshots/`name`, by hard links, while the store serves and is
-  // changed. The copy is a store; its stream positions agree with its rows. It has every change
-  // that was applied before, and some of those made meanwhile, in their order. Returns the bytes of
-  // its files.
+  // Makes a consistent copy in STORE/snapshots/`name`, by hard links or, where the file system has
+  // none, by copies, while the store serves and is changed. The copy is a store; its stream
+  // positions agree with its rows. It has every change that was applied before, and some of those
+  // made meanwhile, in their order. Returns the bytes of its files. Nothing is left after an error.
   // Errors: INVALID_ARGUMENT (the name), ALREADY_EXISTS, FAILED_PRECONDITION (another snapshot is
   // being made, or the store is open read-only), RESOURCE_EXHAUSTED (disk full), UNAVAILABLE (the
-  // disk fails), UNIMPLEMENTED (a file system without hard links). Nothing is left of it then.
+  // disk fails).
   virtual absl::StatusOr<uint64_t> Snapshot(const std::string& name) = 0;
 
   // Waits until the background insertions (promotions) queued so far are done.

@@ -92,6 +92,21 @@ TEST_F(PageDamageTest, LosesTheKeysOfADamagedPage) {
   EXPECT_EQ(table_.Fetch(*file, {RangeOfPages(16, 16).last}).outcomes[0], FetchOutcome::kAbsent);
 }
 
+// What is in the cache was verified: a damaged page is read and verified again by each fetch.
+TEST_F(PageDamageTest, ADamagedPageIsNotCached) {
+  const auto reader = *PageReader::Create({.cache_bytes = uint64_t{16} << 20});
+  const auto file = *table_.Open(*reader);
+  FlipBit(description_.page_offset(17) + 100);
+  const std::vector<Key> keys(keys_.begin() + 17 * 9, keys_.begin() + 20 * 9);
+  EXPECT_EQ(table_.Fetch(*file, keys).counts.lost, 9u);
+  EXPECT_EQ(table_.Fetch(*file, keys).counts.lost, 9u);
+  FlipBit(description_.page_offset(17) + 100);
+  EXPECT_EQ(table_.Fetch(*file, keys).counts.hits, keys.size());
+  // ... and one that was read before it was damaged is right as long as it stays in the cache.
+  FlipBit(description_.page_offset(17) + 100);
+  EXPECT_EQ(table_.Fetch(*file, keys).counts.hits, keys.size());
+}
+
 TEST_F(PageDamageTest, LosesEachByteOfAPage) {
   const auto file = *table_.Open(*reader_);
   const size_t page_bytes = description_.shape.page_bytes;

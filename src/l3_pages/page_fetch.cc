@@ -1,8 +1,10 @@
 // The read path of page files: as many pages as allowed are in flight, and each is checked and
 // copied from while the others are being read.
 //
-// Bound: the random reads of the disk, one page per key of a random batch; from the page cache, one
-// system call per slots-full of pages, plus a checksum over each page.
+// Bound: the random reads of the disk, one page per key of a random batch. From the reader's cache,
+// the latency of memory: a set of the cache, then the keys of a page, then a row. The first two are
+// loaded for many pages at a time, before the first of them is needed. From the system's page
+// cache, one system call per slots-full of pages, plus a copy of each page and a checksum over it.
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,9 +16,18 @@
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/macros.h"
+#include "l3_pages/call_fault.h"
 #include "l3_pages/page_table.h"
 
 namespace hps {
+namespace {
+
+// Pages that are looked for in the cache at a time, so that the memory loads them side by side.
+constexpr size_t kGroupsAtOnce = 32;
+// Cached pages between two looks at the clock.
+constexpr size_t kGroupsPerTurn = 1024;
+
+}  // namespace
 
 // One call of PageTable::Fetch or FetchSome.
 class PageFetcher {
@@ -27,6 +38,7 @@ class PageFetcher {
         batch_(batch),
         deadline_(deadline),
         lease_(lease),
+        cache_(table.reader_.cache()),
         free_count_(std::min(kPageSlotsMax, kPageSlotsBytes / table.page_bytes_max_)) {
     std::iota(free_slots_.begin(), free_slots_.end(), 0);
   }
@@ -43,6 +55,7 @@ class PageFetcher {
     size_t end = 0;
     const PageFile* file = nullptr;
     size_t page = 0;
+    PageCache::PageName cached_as;  // id 0: is not cached
   };
   // Where the last group is. Groups ascend.
   struct Place {
@@ -60,7 +73,12 @@ class PageFetcher {
   absl::Status FetchTask(size_t key_count);
   bool NextGroup(Group& group);
   void BeginReads();
+  size_t NextGroups(size_t count_max);
+  bool TakeCached(const Group& group);
+  void BeginRead(const Group& group);
+  void TakeRows(const Group& group, const std::byte* page);
   absl::Status AwaitReads();
+  static int ReadAlone(const Group& group, std::span<std::byte> into);
   void TakePage(size_t slot, int result);
   void TakeRow(const PageFile& file, const std::byte* page, size_t row_count, size_t i);
   void SetOutcome(size_t i, FetchOutcome outcome, uint64_t& count);
@@ -71,9 +89,11 @@ class PageFetcher {
   const FetchBatch& batch_;
   const Deadline deadline_;
   PageReader::Lease& lease_;
+  PageCache* const cache_;
   size_t free_count_;
   std::array<size_t, kPageSlotsMax> free_slots_;  // [free_count_]
   std::array<Group, kPageSlotsMax> groups_;       // of the slots that are in flight
+  std::array<Group, kGroupsAtOnce> next_groups_;  // that follow; those in the cache are taken
   // Positions of a task's keys by ascending key, from first_ on; empty: as they are.
   std::span<const uint32_t> order_{};
   size_t first_ = 0;
@@ -121,18 +141,19 @@ absl::Status PageFetcher::FetchTask(size_t key_count) {
   key_count_ = key_count;
   next_ = 0;
   place_ = {};
-  for (;;) {
+  while (next_ < key_count || lease_.queue().in_flight() > 0) {
     if (deadline_ != kNoDeadline && RealClock().Now() >= deadline_) {
       FailReads(key_count);
       return absl::DeadlineExceededError("page files: fetch: deadline exceeded");
     }
     BeginReads();
-    if (lease_.queue().in_flight() == 0) return absl::OkStatus();
+    if (lease_.queue().in_flight() == 0) continue;
     if (absl::Status ended = AwaitReads(); !ended.ok()) {
       FailReads(key_count);
       return ended;
     }
   }
+  return absl::OkStatus();
 }
 
 // The next keys that are in one page. Answers the keys before them, which are in no page.
@@ -150,26 +171,59 @@ bool PageFetcher::NextGroup(Group& group) {
     }
   }
   if (next_ == key_count_) return false;
-  const PageFile& file = *table_.parts_[place_.part].file;
+  const PageTable::OpenPart& part = table_.parts_[place_.part];
+  const PageFile& file = *part.file;
   place_.page = file.PageOf(KeyAt(next_), place_.page);
   const Key last = file.RangeOf(place_.page).last;
-  group = {next_, next_ + 1, &file, place_.page};
+  group = {next_, next_ + 1, &file, place_.page, {}};
+  if (part.cache_file != 0) group.cached_as = PageCache::NameOf(part.cache_file, place_.page);
   while (group.end < key_count_ && KeyAt(group.end) <= last) ++group.end;
   next_ = group.end;
   return true;
 }
 
+// Takes the rows of cached pages on the way.
 void PageFetcher::BeginReads() {
-  PageQueue& queue = lease_.queue();
   const size_t reads_max = lease_.reads_max();
-  while (free_count_ > 0 && queue.in_flight() < reads_max) {
-    Group group;
-    if (!NextGroup(group)) return;
-    const size_t slot = free_slots_[--free_count_];
-    groups_[slot] = group;
-    queue.Begin({group.file->file().descriptor(), group.file->description().page_offset(group.page),
-                 BytesOf(slot, *group.file), slot});
+  for (size_t done = 0; done < kGroupsPerTurn;) {
+    const size_t in_flight = lease_.queue().in_flight();
+    if (in_flight >= reads_max) return;
+    const size_t count = NextGroups(std::min(free_count_, reads_max - in_flight));
+    if (count == 0) return;
+    for (size_t i = 0; i < count; ++i) {
+      if (!TakeCached(next_groups_[i])) BeginRead(next_groups_[i]);
+    }
+    done += count;
   }
+}
+
+// Fills next_groups_, and begins to load what TakeCached needs of them.
+size_t PageFetcher::NextGroups(size_t count_max) {
+  const size_t wanted = std::min(count_max, kGroupsAtOnce);
+  size_t count = 0;
+  while (count < wanted && NextGroup(next_groups_[count])) {
+    const PageCache::PageName& name = next_groups_[count++].cached_as;
+    if (name.id != 0) cache_->PrefetchSet(name);
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const Group& group = next_groups_[i];
+    if (group.cached_as.id != 0)
+      cache_->Prefetch(group.cached_as, group.file->description().shape.versions_offset());
+  }
+  return count;
+}
+
+bool PageFetcher::TakeCached(const Group& group) {
+  return group.cached_as.id != 0 &&
+         cache_->Use(group.cached_as, [&](const std::byte* page) { TakeRows(group, page); });
+}
+
+void PageFetcher::BeginRead(const Group& group) {
+  const size_t slot = free_slots_[--free_count_];
+  groups_[slot] = group;
+  lease_.queue().Begin({group.file->file().descriptor(),
+                        group.file->description().page_offset(group.page),
+                        BytesOf(slot, *group.file), slot});
 }
 
 absl::Status PageFetcher::AwaitReads() {
@@ -183,16 +237,24 @@ absl::Status PageFetcher::AwaitReads() {
   return absl::OkStatus();
 }
 
+int PageFetcher::ReadAlone(const Group& group, std::span<std::byte> into) {
+  const PageFile& file = *group.file;
+  const ssize_t result = ::pread(file.file().descriptor(), into.data(), into.size(),
+                                 static_cast<off_t>(file.description().page_offset(group.page)));
+  return AfterReadFault("l3_pages.fetch.read_alone", result < 0 ? -errno : static_cast<int>(result),
+                        into);
+}
+
 void PageFetcher::TakePage(size_t slot, int result) {
   const Group& group = groups_[slot];
   const PageFile& file = *group.file;
   const std::span<std::byte> bytes = BytesOf(slot, file);
+  result = AfterReadFault("l3_pages.fetch.read", result, bytes);
+  file.file().DropBehind(file.description().page_offset(group.page), bytes.size());
   // An interrupted or refused read says nothing about the page: it is read again, alone.
   if (result == -EINTR || result == -EAGAIN ||
       (result >= 0 && static_cast<size_t>(result) < bytes.size())) {
-    const ssize_t again = ::pread(file.file().descriptor(), bytes.data(), bytes.size(),
-                                  static_cast<off_t>(file.description().page_offset(group.page)));
-    result = again < 0 ? -errno : static_cast<int>(again);
+    result = ReadAlone(group, bytes);
   }
   if (result < 0) {
     SetOutcomes(group, FetchOutcome::kMiss, counts_.misses);
@@ -206,8 +268,14 @@ void PageFetcher::TakePage(size_t slot, int result) {
     file.LogDamage(group.page);
     return;
   }
-  const size_t row_count = file.description().rows_of_page(group.page);
-  for (size_t i = group.begin; i < group.end; ++i) TakeRow(file, bytes.data(), row_count, i);
+  if (group.cached_as.id != 0) cache_->Insert(group.cached_as, bytes);
+  TakeRows(group, bytes.data());
+}
+
+// From a page that is intact.
+void PageFetcher::TakeRows(const Group& group, const std::byte* page) {
+  const size_t row_count = group.file->description().rows_of_page(group.page);
+  for (size_t i = group.begin; i < group.end; ++i) TakeRow(*group.file, page, row_count, i);
 }
 
 void PageFetcher::TakeRow(const PageFile& file, const std::byte* page, size_t row_count, size_t i) {

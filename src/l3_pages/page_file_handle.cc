@@ -5,12 +5,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "base/logging.h"
 #include "base/macros.h"
+#include "l3_pages/call_fault.h"
 #include "l3_pages/page_format.h"
 
 namespace hps {
@@ -54,12 +57,42 @@ absl::Status PageFileError(int error_number, const std::string& what, const std:
 
 absl::StatusOr<PageFileHandle> PageFileHandle::OpenForReading(const std::string& path,
                                                               bool direct) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | (direct ? O_DIRECT : 0));
-  if (descriptor < 0) return PageFileError(errno, "can't open page file", path);
-  return PageFileHandle(descriptor, path);
+  int error_number = ReachCall("l3_pages.open.call").error_number;
+  const int descriptor = error_number != 0 ? -1 : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0)
+    return PageFileError(error_number != 0 ? error_number : errno, "can't open page file", path);
+  PageFileHandle file(descriptor, path);
+  if (direct) file.drops_behind_ = !file.TurnDirect();
+  return file;
+}
+
+// False if the file system has no direct I/O: it refuses the flag, or a read with it.
+bool PageFileHandle::TurnDirect() const {
+  const AlignedBytes bytes = AllocateAligned(kPageBlockBytes);
+  bool refused = ReachCall("l3_pages.open.turn_direct").error_number != 0;
+  refused = refused || ::fcntl(descriptor_, F_SETFL, O_DIRECT) != 0;
+  if (!refused && bytes != nullptr)
+    refused = ::pread(descriptor_, bytes.get(), kPageBlockBytes, 0) < 0 && errno == EINVAL;
+  if (!refused) return true;
+  static_cast<void>(::fcntl(descriptor_, F_SETFL, 0));
+  static std::atomic<bool> said{false};
+  if (!said.exchange(true)) {
+    LogInfo(absl::StrCat(path_,
+                         ": the file system has no direct I/O; the system is asked to drop "
+                         "each page of a page file from its page cache after its reading"));
+  }
+  return false;
+}
+
+void PageFileHandle::DropBehind(uint64_t offset, size_t size) const {
+  if (!drops_behind_) return;
+  static_cast<void>(::posix_fadvise(descriptor_, static_cast<off_t>(offset),
+                                    static_cast<off_t>(size), POSIX_FADV_DONTNEED));
 }
 
 absl::StatusOr<PageFileHandle> PageFileHandle::CreateNew(const std::string& path) {
+  const int error_number = ReachCall("l3_pages.create.call").error_number;
+  if (error_number != 0) return PageFileError(error_number, "can't create page file", path);
   const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (descriptor < 0) return PageFileError(errno, "can't create page file", path);
   return PageFileHandle(descriptor, path);
@@ -78,12 +111,14 @@ absl::StatusOr<uint64_t> PageFileHandle::Size() const {
 absl::Status PageFileHandle::ReadAt(uint64_t offset, std::span<std::byte> into) const {
   size_t done = 0;
   while (done < into.size()) {
-    const ssize_t got =
-        ::pread(descriptor_, into.data() + done, std::min(into.size() - done, kTransferBytesMax),
-                static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR) continue;
+    const auto part = into.subspan(done, std::min(into.size() - done, kTransferBytesMax));
+    const ssize_t read =
+        ::pread(descriptor_, part.data(), part.size(), static_cast<off_t>(offset + done));
+    const int got =
+        AfterReadFault("l3_pages.read.call", read < 0 ? -errno : static_cast<int>(read), part);
+    if (got == -EINTR) continue;
     if (got < 0) {
-      return PageFileError(errno, absl::StrCat("can't read at offset ", offset + done, " of"),
+      return PageFileError(-got, absl::StrCat("can't read at offset ", offset + done, " of"),
                            path_);
     }
     if (got == 0) {
@@ -92,15 +127,20 @@ absl::Status PageFileHandle::ReadAt(uint64_t offset, std::span<std::byte> into) 
     }
     done += static_cast<size_t>(got);
   }
+  DropBehind(offset, into.size());
   return absl::OkStatus();
 }
 
 absl::Status PageFileHandle::WriteAt(uint64_t offset, std::span<const std::byte> from) const {
   size_t done = 0;
   while (done < from.size()) {
-    const ssize_t put =
-        ::pwrite(descriptor_, from.data() + done, std::min(from.size() - done, kTransferBytesMax),
-                 static_cast<off_t>(offset + done));
+    const CallFault fault = ReachCall("l3_pages.write.call");
+    size_t size = std::min(from.size() - done, kTransferBytesMax);
+    if (fault.is_short) size = (size + 1) / 2;
+    errno = fault.error_number;
+    const ssize_t put = fault.error_number != 0 ? -1
+                                                : ::pwrite(descriptor_, from.data() + done, size,
+                                                           static_cast<off_t>(offset + done));
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) {
       return PageFileError(errno, absl::StrCat("can't write at offset ", offset + done, " of"),
@@ -117,15 +157,18 @@ void PageFileHandle::BeginSync(uint64_t offset, uint64_t size) const {
 }
 
 absl::Status PageFileHandle::Sync() const {
-  if (::fsync(descriptor_) != 0) return PageFileError(errno, "can't sync", path_);
+  int error_number = ReachCall("l3_pages.sync.call").error_number;
+  if (error_number == 0 && ::fsync(descriptor_) != 0) error_number = errno;
+  if (error_number != 0) return PageFileError(error_number, "can't sync", path_);
   const std::string parent = std::filesystem::path(path_).parent_path().string();
   const std::string directory = parent.empty() ? "." : parent;
   const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return PageFileError(errno, "can't open directory", directory);
-  const int error_number = ::fsync(descriptor) == 0 ? 0 : errno;
+  error_number = ReachCall("l3_pages.sync_directory.call").error_number;
+  if (error_number == 0 && ::fsync(descriptor) != 0) error_number = errno;
   ::close(descriptor);
-  if (error_number != 0) return PageFileError(error_number, "can't sync directory", directory);
-  return absl::OkStatus();
+  if (error_number == 0) return absl::OkStatus();
+  return PageFileError(error_number, "can't sync the directory of", path_);
 }
 
 }  // namespace hps

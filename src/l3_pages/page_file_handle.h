@@ -29,12 +29,16 @@ absl::Status PageFileError(int error_number, const std::string& what, const std:
 // Closes the file when it is destroyed. Reads and writes at offsets are thread-safe.
 class PageFileHandle {
  public:
-  // Errors: those of PageFileError.
+  // `direct`: reads past the page cache of the system. Where the file system has no direct I/O, the
+  // log says so once, and what was read is dropped from the page cache again. Errors: those of
+  // PageFileError.
   static absl::StatusOr<PageFileHandle> OpenForReading(const std::string& path, bool direct);
   static absl::StatusOr<PageFileHandle> CreateNew(const std::string& path);
 
   PageFileHandle(PageFileHandle&& other) noexcept
-      : descriptor_(std::exchange(other.descriptor_, -1)), path_(std::move(other.path_)) {}
+      : descriptor_(std::exchange(other.descriptor_, -1)),
+        path_(std::move(other.path_)),
+        drops_behind_(other.drops_behind_) {}
   PageFileHandle& operator=(PageFileHandle&&) = delete;
   ~PageFileHandle();
 
@@ -45,6 +49,8 @@ class PageFileHandle {
   // Errors: DATA_LOSS (the file ends before), those of PageFileError.
   absl::Status ReadAt(uint64_t offset, std::span<std::byte> into) const;
   absl::Status WriteAt(uint64_t offset, std::span<const std::byte> from) const;
+  // For what a queue has read: does what OpenForReading promises of files without direct I/O.
+  void DropBehind(uint64_t offset, size_t size) const;
   // Asks the system to begin writing the range to the disk, so that Sync has little left to do. An
   // error shows up in Sync.
   void BeginSync(uint64_t offset, uint64_t size) const;
@@ -54,9 +60,11 @@ class PageFileHandle {
  private:
   PageFileHandle(int descriptor, std::string path)
       : descriptor_(descriptor), path_(std::move(path)) {}
+  bool TurnDirect() const;
 
   int descriptor_;
   std::string path_;
+  bool drops_behind_ = false;
 };
 
 }  // namespace hps

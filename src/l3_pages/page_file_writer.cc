@@ -8,14 +8,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/fault_point.h"
 #include "base/macros.h"
 #include "base/out_of_memory.h"
 
 namespace hps {
 namespace {
-
-// Writing to the disk begins in steps of this size, so that the disk works while rows are sorted.
-constexpr uint64_t kSyncStepBytes = uint64_t{8} << 20;
 
 void CopyRows(const HostRows& rows, size_t begin, size_t count, std::byte* to) {
   if (rows.stride_bytes == rows.row_bytes) {
@@ -31,16 +29,18 @@ void CopyRows(const HostRows& rows, size_t begin, size_t count, std::byte* to) {
 absl::StatusOr<std::unique_ptr<PageFileWriter>> PageFileWriter::Create(const std::string& path,
                                                                        Incarnation incarnation,
                                                                        size_t row_bytes) {
-  AlignedBytes buffer = AllocateAligned(kPageWriteBytes);
+  AlignedBytes buffer = AllocateAligned(2 * kPageWriteBytes);
   if (buffer == nullptr) return OutOfMemory("page file: out of memory for a write buffer");
   HPS_ASSIGN_OR_RETURN(PageFileHandle file, PageFileHandle::CreateNew(path));
-  return std::unique_ptr<PageFileWriter>(
+  std::unique_ptr<PageFileWriter> writer(
       new PageFileWriter(std::move(file), incarnation, row_bytes, std::move(buffer)));
+  HPS_FAULT_POINT("l3_pages.create.after");
+  return writer;
 }
 
 PageFileWriter::PageFileWriter(PageFileHandle file, Incarnation incarnation, size_t row_bytes,
                                AlignedBytes buffer)
-    : file_(std::move(file)), buffer_(std::move(buffer)) {
+    : file_(std::move(file)), memory_(std::move(buffer)), buffer_(memory_.get()), behind_(file_) {
   description_.incarnation = incarnation;
   description_.shape = PageShape::Of(row_bytes);
 }
@@ -111,45 +111,59 @@ absl::Status PageFileWriter::CompletePage() {
   return FlushBuffer();
 }
 
+// Begins to write the buffer, and goes on with the other one.
 absl::Status PageFileWriter::FlushBuffer() {
-  HPS_RETURN_IF_ERROR(file_.WriteAt(file_used_, {buffer_.get(), buffer_used_}));
+  HPS_FAULT_POINT("l3_pages.write.before_piece");
+  HPS_RETURN_IF_ERROR(AwaitPiece());
+  piece_page_ = (file_used_ - kPageBlockBytes) / description_.shape.page_bytes;
+  behind_.Begin(file_used_, {buffer_, buffer_used_});
   file_used_ += buffer_used_;
   buffer_used_ = 0;
-  if (file_used_ - sync_begun_ < kSyncStepBytes) return absl::OkStatus();
-  file_.BeginSync(sync_begun_, file_used_ - sync_begun_);
-  sync_begun_ = file_used_;
+  buffer_ = buffer_ == memory_.get() ? memory_.get() + kPageWriteBytes : memory_.get();
   return absl::OkStatus();
+}
+
+absl::Status PageFileWriter::AwaitPiece() {
+  const absl::Status written = behind_.Wait();
+  if (written.ok()) return written;
+  return absl::Status(written.code(),
+                      absl::StrCat(written.message(), " (from page ", piece_page_, " on)"));
 }
 
 absl::Status PageFileWriter::WriteIndex() {
   for (uint64_t block = 0; block < description_.index_block_count(); ++block) {
     const size_t first = block * kPageKeysPerIndexBlock;
     const size_t count = std::min(kPageKeysPerIndexBlock, first_keys_.size() - first);
-    const std::span<std::byte> to(buffer_.get() + buffer_used_, kPageBlockBytes);
+    const std::span<std::byte> to(buffer_ + buffer_used_, kPageBlockBytes);
     std::fill(to.begin(), to.end(), std::byte{0});
     std::memcpy(to.data() + kPageChecksumBytes, first_keys_.data() + first, count * sizeof(Key));
     SetPageChecksum(description_.incarnation, description_.index_block_number(block), to);
     buffer_used_ += kPageBlockBytes;
     if (buffer_used_ + kPageBlockBytes > kPageWriteBytes) HPS_RETURN_IF_ERROR(FlushBuffer());
   }
-  return FlushBuffer();
+  HPS_RETURN_IF_ERROR(FlushBuffer());
+  return AwaitPiece();
 }
 
 absl::Status PageFileWriter::WriteHeaders() {
-  const std::span<std::byte> block(buffer_.get(), kPageBlockBytes);
+  const std::span<std::byte> block(buffer_, kPageBlockBytes);
   EncodePageHeader(description_, block);
   HPS_CHECK(file_used_ == description_.footer_offset());
   HPS_RETURN_IF_ERROR(file_.WriteAt(file_used_, block));
-  HPS_RETURN_IF_ERROR(file_.WriteAt(0, block));
-  return file_.Sync();
+  HPS_FAULT_POINT("l3_pages.finish.before_header");
+  return file_.WriteAt(0, block);
 }
 
 absl::StatusOr<PageFileDescription> PageFileWriter::Finish() {
   HPS_CHECK(!finished_);
   if (page_rows_ > 0) HPS_RETURN_IF_ERROR(CompletePage());
   HPS_RETURN_IF_ERROR(FlushBuffer());
+  HPS_FAULT_POINT("l3_pages.finish.before_index");
   HPS_RETURN_IF_ERROR(WriteIndex());
   HPS_RETURN_IF_ERROR(WriteHeaders());
+  HPS_FAULT_POINT("l3_pages.finish.before_sync");
+  HPS_RETURN_IF_ERROR(file_.Sync());
+  HPS_FAULT_POINT("l3_pages.finish.after_sync");
   finished_ = true;
   return description_;
 }

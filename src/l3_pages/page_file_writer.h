@@ -5,7 +5,8 @@
 //   writer->Finish();  // the file and its name are durable
 //
 // The file has no header before Finish, so a process that ends earlier leaves nothing that could
-// be taken for a page file. Not thread-safe. Memory: kPageWriteBytes, and 8 bytes per page.
+// be taken for a page file. A thread writes one piece while the next one is filled. Not
+// thread-safe. Memory: twice kPageWriteBytes, and 8 bytes per page.
 #pragma once
 
 #include <cstddef>
@@ -21,11 +22,13 @@
 #include "hps/types.h"
 #include "l3_pages/page_file_handle.h"
 #include "l3_pages/page_format.h"
+#include "l3_pages/page_write_behind.h"
 
 namespace hps {
 
-// Bytes of one write.
-inline constexpr size_t kPageWriteBytes = size_t{1} << 20;
+// Bytes of one write. Smaller pieces are handed to the thread so often that both wait for each
+// other on a busy machine.
+inline constexpr size_t kPageWriteBytes = size_t{4} << 20;
 
 class PageFileWriter {
  public:
@@ -53,22 +56,25 @@ class PageFileWriter {
   PageFileWriter(PageFileHandle file, Incarnation incarnation, size_t row_bytes,
                  AlignedBytes buffer);
   // Where the next row goes.
-  std::byte* page() const { return buffer_.get() + buffer_used_; }
+  std::byte* page() const { return buffer_ + buffer_used_; }
   absl::Status CheckOrder(std::span<const Key> keys);
   absl::Status CompletePage();
   absl::Status FlushBuffer();
+  absl::Status AwaitPiece();
   absl::Status WriteIndex();
   absl::Status WriteHeaders();
 
   const PageFileHandle file_;
-  const AlignedBytes buffer_;
+  const AlignedBytes memory_;  // two buffers of kPageWriteBytes
+  std::byte* buffer_;          // the one that is being filled
   PageFileDescription description_;
   std::vector<Key> first_keys_;           // of the pages begun
   uint64_t file_used_ = kPageBlockBytes;  // bytes written, the header's included
-  uint64_t sync_begun_ = 0;               // bytes whose writing to the disk was asked for
+  uint64_t piece_page_ = 0;               // the first page of what is being written
   size_t buffer_used_ = 0;                // bytes of complete pages
   size_t page_rows_ = 0;                  // rows in the page behind them
   bool finished_ = false;
+  PageWriteBehind behind_;
 };
 
 }  // namespace hps

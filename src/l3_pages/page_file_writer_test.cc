@@ -10,6 +10,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "l3_pages/page_file.h"
+#include "l3_pages/page_write_behind.h"
 #include "l3_pages/test_page_table.h"
 
 namespace hps {
@@ -69,7 +70,7 @@ TEST(PageFileWriterTest, SaysThatTheDiskIsFull) {
   {
     auto writer = *PageFileWriter::Create(directory.Path("rows"), 1, kNarrowRowBytes);
     absl::Status added;
-    for (Key key = 0; key < 100'000 && added.ok(); ++key) added = OneRow(key).AddTo(*writer);
+    for (Key key = 0; key < 200'000 && added.ok(); ++key) added = OneRow(key).AddTo(*writer);
     EXPECT_TRUE(absl::IsResourceExhausted(added)) << added;
   }
   EXPECT_FALSE(directory.Has("rows"));
@@ -87,6 +88,36 @@ TEST(PageFileWriterTest, AnUnfinishedFileDoesNotOpen) {
   EXPECT_TRUE(absl::IsDataLoss(opened.status())) << opened.status();
   ASSERT_TRUE(writer->Finish().ok());
   EXPECT_TRUE(PageFile::Open({directory.Path("rows"), 1, kNarrowRowBytes, false}).ok());
+}
+
+TEST(PageWriteBehindTest, WritesOnePieceAfterTheOther) {
+  const TestDirectory directory;
+  const auto file = *PageFileHandle::CreateNew(directory.Path("pieces"));
+  std::string expected;
+  {
+    PageWriteBehind behind(file);
+    EXPECT_TRUE(behind.Wait().ok());
+    for (char letter = 'a'; letter <= 'z'; ++letter) {
+      const std::string piece(1'000, letter);
+      behind.Begin(expected.size(), AsBytes(std::string_view(piece)));
+      ASSERT_TRUE(behind.Wait().ok());
+      expected += piece;
+    }
+  }
+  EXPECT_EQ(directory.Read("pieces"), expected);
+}
+
+TEST(PageWriteBehindTest, TellsTheErrorOfAPiece) {
+  const TestDirectory directory;
+  directory.Write("pieces", "precious");
+  const auto file = *PageFileHandle::OpenForReading(directory.Path("pieces"), false);
+  PageWriteBehind behind(file);
+  behind.Begin(0, AsBytes(std::string_view("x")));
+  const absl::Status status = behind.Wait();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_NE(status.message().find("pieces"), std::string::npos) << status;
+  EXPECT_TRUE(behind.Wait().ok());
+  EXPECT_EQ(directory.Read("pieces"), "precious");
 }
 
 // The bytes as docs/page_files.md describes them, computed without the code under test.

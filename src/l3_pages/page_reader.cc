@@ -32,6 +32,9 @@ absl::StatusOr<std::unique_ptr<PageReader>> PageReader::Create(const Options& op
     MutexLock lock(reader->mutex_);
     reader->free_.reserve(kFetchScratchesMax);
   }
+  if (options.cache_bytes > 0) {
+    HPS_ASSIGN_OR_RETURN(reader->cache_, PageCache::Create(options.cache_bytes));
+  }
   if (options.use_uring) {
     const absl::Status refused = MakeUringQueue().status();
     if (refused.ok()) return reader;

@@ -17,6 +17,7 @@
 #include "base/executor.h"
 #include "base/limits.h"
 #include "base/mutex.h"
+#include "l3_pages/page_cache.h"
 #include "l3_pages/page_file_handle.h"
 #include "l3_pages/page_format.h"
 #include "l3_pages/page_queue.h"
@@ -42,6 +43,9 @@ class PageReader {
     bool use_uring = true;
     // Threads, where there is no io_uring.
     size_t thread_count = 32;
+    // Memory for pages that were read (page_cache.h). 0: none. Tables should then be opened with
+    // direct reading, or the system caches the same pages again.
+    uint64_t cache_bytes = 0;
   };
 
   class Lease {
@@ -65,7 +69,7 @@ class PageReader {
   };
 
   // Uses io_uring, or threads if the system refuses it; logs the reason. Errors:
-  // RESOURCE_EXHAUSTED (threads can't be started).
+  // RESOURCE_EXHAUSTED (threads can't be started; there is no memory for the cache).
   static absl::StatusOr<std::unique_ptr<PageReader>> Create(const Options& options);
   PageReader(const PageReader&) = delete;
   PageReader& operator=(const PageReader&) = delete;
@@ -77,6 +81,8 @@ class PageReader {
   absl::StatusOr<Lease> Acquire();
 
   bool uses_uring() const { return workers_ == nullptr; }
+  // Null if there is none.
+  PageCache* cache() const { return cache_.get(); }
 
  private:
   explicit PageReader(const Options& options) : options_(options) {}
@@ -87,6 +93,7 @@ class PageReader {
   size_t ShareOfReads() const;
 
   const Options options_;
+  std::unique_ptr<PageCache> cache_;
   std::unique_ptr<WorkerPool> workers_;  // null: io_uring
   std::atomic<size_t> leased_{0};
   Mutex mutex_;

@@ -38,13 +38,14 @@ absl::StatusOr<std::unique_ptr<PageTable>> PageTable::Open(const Options& option
     if (absl::IsNotFound(opened) || absl::IsDataLoss(opened)) {
       LogError(absl::StrCat(std::string(opened.message()), ": the rows of keys ", part.first_key,
                             " to ", part.last_key, " are lost; import the table again"));
-      table->parts_.push_back({part, nullptr});
+      table->parts_.push_back({part, nullptr, 0});
       continue;
     }
     HPS_RETURN_IF_ERROR(opened);
-    table->page_bytes_max_ =
-        std::max(table->page_bytes_max_, (*file)->description().shape.page_bytes);
-    table->parts_.push_back({part, *std::move(file)});
+    const size_t page_bytes = (*file)->description().shape.page_bytes;
+    table->page_bytes_max_ = std::max(table->page_bytes_max_, page_bytes);
+    const bool is_cached = reader.cache() != nullptr && page_bytes == kPageBlockBytes;
+    table->parts_.push_back({part, *std::move(file), is_cached ? reader.cache()->AddFile() : 0});
   }
   return table;
 }

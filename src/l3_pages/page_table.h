@@ -46,10 +46,10 @@ class PageTable {
   PageTable& operator=(const PageTable&) = delete;
 
   // Sets every key to kHit, kAbsent or kLost. Fastest with keys in ascending order; any order is
-  // correct. A key costs one read, which it shares with the keys of the same page that follow it in
-  // ascending order. Errors: DEADLINE_EXCEEDED, UNAVAILABLE (the disk fails; or no queue is free),
-  // RESOURCE_EXHAUSTED (memory, descriptors); keys that were not reached, or could not be read, are
-  // then kMiss.
+  // correct. A key whose page is not in the reader's cache costs one read, which it shares with the
+  // keys of the same page that follow it in ascending order. Errors: DEADLINE_EXCEEDED, UNAVAILABLE
+  // (the disk fails; or no queue is free), RESOURCE_EXHAUSTED (memory, descriptors); keys that were
+  // not reached, or could not be read, are then kMiss.
   absl::StatusOr<FetchCounts> Fetch(const FetchBatch& batch, Deadline deadline) const;
 
   // As Fetch, for the keys at `positions` only, which are in ascending order of their keys. Leaves
@@ -66,6 +66,7 @@ class PageTable {
   // range. Errors: UNAVAILABLE, RESOURCE_EXHAUSTED.
   absl::StatusOr<std::vector<PageKeyRange>> FindDamage() const;
 
+  size_t row_bytes() const { return row_bytes_; }
   // As the parts say.
   uint64_t row_count() const;
   uint64_t file_bytes() const;
@@ -79,6 +80,7 @@ class PageTable {
   struct OpenPart {
     Part part;
     std::unique_ptr<PageFile> file;  // null: lost
+    uint64_t cache_file = 0;         // its number in the reader's cache; 0: is not cached
   };
 
   PageTable(size_t row_bytes, PageReader& reader) : row_bytes_(row_bytes), reader_(reader) {}

@@ -1,4 +1,4 @@
-// Page tables against plain maps, with io_uring and with threads, with the page cache and without.
+// Page tables against plain maps, with io_uring and with threads, with page caches and without.
 #include "l3_pages/page_table.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,9 @@ namespace {
 class PageTableTest : public testing::TestWithParam<TestReaderKind> {
  protected:
   void SetUp() override {
-    auto reader = PageReader::Create({.use_uring = GetParam().use_uring, .thread_count = 4});
+    auto reader = PageReader::Create({.use_uring = GetParam().use_uring,
+                                      .thread_count = 4,
+                                      .cache_bytes = GetParam().cache_bytes});
     ASSERT_TRUE(reader.ok()) << reader.status();
     reader_ = *std::move(reader);
     if (GetParam().use_uring && !reader_->uses_uring())
@@ -190,7 +192,10 @@ TEST_P(PageTableTest, KeepsToItsDeadline) {
 
 INSTANTIATE_TEST_SUITE_P(Readers, PageTableTest,
                          testing::Values(TestReaderKind{true, false}, TestReaderKind{true, true},
-                                         TestReaderKind{false, false}, TestReaderKind{false, true}),
+                                         TestReaderKind{false, false}, TestReaderKind{false, true},
+                                         // all pages fit, or a few
+                                         TestReaderKind{true, true, 32 << 20},
+                                         TestReaderKind{false, true, 1}),
                          TestReaderName);
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "base/macros.h"
 #include "base/out_of_memory.h"
 
@@ -20,8 +21,12 @@ absl::Status PageWalk::Refill() {
   if (bytes_ == nullptr) return OutOfMemory("page file: out of memory for reading pages");
   const uint64_t end = std::min<uint64_t>(end_ + kWalkBytes / page_bytes, description.page_count());
   first_ = end_;
-  HPS_RETURN_IF_ERROR(file_.file().ReadAt(description.page_offset(first_),
-                                          {bytes_.get(), (end - first_) * page_bytes}));
+  const absl::Status read = file_.file().ReadAt(description.page_offset(first_),
+                                                {bytes_.get(), (end - first_) * page_bytes});
+  if (!read.ok()) {
+    return absl::Status(read.code(),
+                        absl::StrCat(read.message(), " (pages ", first_, " to ", end - 1, ")"));
+  }
   end_ = end;
   return absl::OkStatus();
 }

@@ -25,11 +25,13 @@ inline constexpr Incarnation kTestIncarnation = 0x123456789abcd;
 struct TestReaderKind {
   bool use_uring = true;
   bool direct = false;
+  uint64_t cache_bytes = 0;
 };
 
 inline std::string TestReaderName(const testing::TestParamInfo<TestReaderKind>& info) {
   return std::string(info.param.use_uring ? "Uring" : "Threads") +
-         (info.param.direct ? "Direct" : "Buffered");
+         (info.param.direct ? "Direct" : "Buffered") +
+         (info.param.cache_bytes == 0 ? "" : "Cache" + std::to_string(info.param.cache_bytes));
 }
 
 class TestPageTable {

@@ -77,6 +77,18 @@ std::optional<std::string_view> Payload(std::string_view key, std::string_view v
   return payload;
 }
 
+// From format 4 on. The caller checks that the reader is at its end.
+void ReadPageFiles(RecordReader& reader, TableRecord& table) {
+  table.in_page_files = true;
+  const uint32_t count = reader.Take<uint32_t>();
+  for (uint32_t i = 0; i < count && reader.good(); ++i) {
+    PageFileRecord& file = table.page_files.emplace_back();
+    file.row_count = reader.Take<uint64_t>();
+    file.first_key = reader.Take<Key>();
+    file.last_key = reader.Take<Key>();
+  }
+}
+
 bool ReadTable(std::string_view key, std::string_view payload, TableRecord& table) {
   RecordReader reader(payload);
   table.spec.name = std::string(key.substr(1));
@@ -87,6 +99,7 @@ bool ReadTable(std::string_view key, std::string_view payload, TableRecord& tabl
   table.spec.dtype = static_cast<Dtype>(reader.Take<uint8_t>());
   const std::span<const std::byte> default_row = AsBytes(reader.TakeText());
   table.spec.default_row.assign(default_row.begin(), default_row.end());
+  if (reader.good() && !reader.AtEnd()) ReadPageFiles(reader, table);
   return reader.AtEnd() && ValidateTableSpec(table.spec).ok();
 }
 
@@ -217,6 +230,13 @@ absl::Status CheckFormatRecord(rocksdb::DB& db) {
 
 }  // namespace
 
+uint32_t CatalogContents::FormatToWrite() const {
+  const bool has_pages = std::any_of(tables.begin(), tables.end(),
+                                     [](const auto& table) { return table.second.in_page_files; });
+  if (has_pages) return kPagesFormatVersion;
+  return networks.empty() ? kFirstFormatVersion : kNetworkFormatVersion;
+}
+
 std::vector<const TableRecord*> CatalogContents::InOrder() const {
   std::vector<const TableRecord*> ordered;
   for (const auto& [name, table] : tables) ordered.push_back(&table);
@@ -296,6 +316,11 @@ void PutTable(rocksdb::WriteBatch& batch, const TableRecord& table) {
   record.Add(table.incarnation).Add(table.row_count).Add(table.order).Add(table.spec.dim);
   record.Add(static_cast<uint8_t>(table.spec.dtype));
   record.AddText(AsText(table.spec.default_row));
+  if (table.in_page_files) {
+    record.Add(static_cast<uint32_t>(table.page_files.size()));
+    for (const PageFileRecord& file : table.page_files)
+      record.Add(file.row_count).Add(file.first_key).Add(file.last_key);
+  }
   PutRecord(batch, std::string(1, kTableTag) + table.spec.name, record.text());
 }
 

@@ -27,6 +27,13 @@
 
 namespace hps {
 
+// One page file of a table, as it was imported. The file's name has the incarnation and its number.
+struct PageFileRecord {
+  uint64_t row_count = 0;
+  Key first_key = 0;
+  Key last_key = 0;
+};
+
 struct TableRecord {
   TableSpec spec;
   Incarnation incarnation = 0;
@@ -38,6 +45,9 @@ struct TableRecord {
   UpdateStart update_start{};
   uint64_t update_records_lost = 0;  // see TableInfo
   std::string import_id{};           // see TableInfo
+  // The imported rows are in page files, and the column family has what changed since.
+  bool in_page_files = false;
+  std::vector<PageFileRecord> page_files{};  // ascending key ranges; none for a table without rows
 };
 
 // The dense network of a model. Its bytes are the one record of a column family of their own, so
@@ -69,9 +79,7 @@ struct CatalogContents {
   std::set<Incarnation> networks_inside;  // whose bytes lie in the catalog: of format 2
 
   // The format of a store with these contents that is written now.
-  uint32_t FormatToWrite() const {
-    return networks.empty() ? kFirstFormatVersion : kNetworkFormatVersion;
-  }
+  uint32_t FormatToWrite() const;
   std::vector<const TableRecord*> InOrder() const;
   // The model version that the next change of the model's tables creates; the first is 1.
   uint64_t NextModelVersion(const std::string& model) const;

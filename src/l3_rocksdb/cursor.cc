@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
@@ -34,8 +36,18 @@ class RocksCursor final : public RowCursor {
   absl::StatusOr<size_t> Next(std::span<Key> keys, HostRows rows,
                               std::span<Version> versions) override;
 
+  // For a table in page files: the next record, which may be a deletion.
+  struct Change {
+    Key key = 0;
+    bool deleted = false;
+  };
+  // Null at the end. Writes the row unless it is a deletion.
+  absl::StatusOr<std::optional<Change>> NextChange(std::byte* row, Version* version);
+
+  const Family& family() const { return pin_.family(); }
+
  private:
-  absl::Status TakeRow(Key& key, std::byte* row, Version* version);
+  absl::StatusOr<bool> TakeRow(Key& key, std::byte* row, Version* version);
   absl::Status CheckNoLostRange() const;
 
   Database::Pin pin_;
@@ -49,7 +61,8 @@ absl::StatusOr<size_t> RocksCursor::Next(std::span<Key> keys, HostRows rows,
   for (; row_count < row_count_max && it_->Valid(); ++row_count, it_->Next()) {
     HPS_RETURN_IF_ERROR(CheckNoLostRange());
     HPS_RETURN_IF_ERROR(TakeRow(keys[row_count], rows.row(row_count),
-                                versions.empty() ? nullptr : &versions[row_count]));
+                                versions.empty() ? nullptr : &versions[row_count])
+                            .status());
   }
   HPS_RETURN_IF_ERROR(FromRocksStatus(
       it_->status(), absl::StrCat("table '", pin_.family().table.spec.name, "': scanning")));
@@ -69,7 +82,22 @@ absl::Status RocksCursor::CheckNoLostRange() const {
                    " to ", lost.last, " were lost by earlier damage; import the table again"));
 }
 
-absl::Status RocksCursor::TakeRow(Key& key, std::byte* row, Version* version) {
+absl::StatusOr<std::optional<RocksCursor::Change>> RocksCursor::NextChange(std::byte* row,
+                                                                           Version* version) {
+  if (!it_->Valid()) {
+    HPS_RETURN_IF_ERROR(FromRocksStatus(
+        it_->status(), absl::StrCat("table '", pin_.family().table.spec.name, "': scanning")));
+    return std::optional<Change>();
+  }
+  Change change;
+  HPS_ASSIGN_OR_RETURN(const bool has_row, TakeRow(change.key, row, version));
+  change.deleted = !has_row;
+  it_->Next();
+  return std::optional<Change>(change);
+}
+
+// False: the record is a deletion.
+absl::StatusOr<bool> RocksCursor::TakeRow(Key& key, std::byte* row, Version* version) {
   const TableRecord& table = pin_.family().table;
   if (it_->key().size() != kKeyBytes) {
     return absl::DataLossError(absl::StrCat("table '", table.spec.name, "': a key of ",
@@ -79,6 +107,7 @@ absl::Status RocksCursor::TakeRow(Key& key, std::byte* row, Version* version) {
   const std::string_view value(it_->value().data(), it_->value().size());
   const size_t row_bytes = table.spec.row_bytes();
   const RowState state = CheckRow(table.incarnation, key, value, row_bytes);
+  if (state == RowState::kDeleted && pin_.family().pages != nullptr) return false;
   if (state != RowState::kIntact) {
     return absl::DataLossError(absl::StrCat(
         "table '", table.spec.name, "': the row of key ", key,
@@ -87,13 +116,103 @@ absl::Status RocksCursor::TakeRow(Key& key, std::byte* row, Version* version) {
   }
   std::memcpy(row, value.data(), row_bytes);
   if (version != nullptr) *version = RowVersion(value);
+  return true;
+}
+
+// The rows of page files, with the changes in RocksDB over them.
+class LayeredCursor final : public RowCursor {
+ public:
+  LayeredCursor(Database::Pin pin, std::unique_ptr<RowCursor> base)
+      : changes_(std::move(pin)),
+        row_bytes_(changes_.family().table.spec.row_bytes()),
+        base_(std::move(base)),
+        base_keys_(kBaseRows),
+        base_versions_(kBaseRows),
+        base_rows_(kBaseRows * row_bytes_),
+        change_row_(row_bytes_) {}
+
+  absl::StatusOr<size_t> Next(std::span<Key> keys, HostRows rows,
+                              std::span<Version> versions) override;
+
+ private:
+  static constexpr size_t kBaseRows = 256;
+
+  absl::Status Fill();
+  bool BaseIsNext() const {
+    return base_next_ < base_end_ &&
+           (!change_.has_value() || base_keys_[base_next_] < change_->key);
+  }
+
+  RocksCursor changes_;
+  const size_t row_bytes_;
+  const std::unique_ptr<RowCursor> base_;
+  std::vector<Key> base_keys_;
+  std::vector<Version> base_versions_;
+  std::vector<std::byte> base_rows_;
+  size_t base_next_ = 0;
+  size_t base_end_ = 0;
+  std::vector<std::byte> change_row_;
+  Version change_version_ = 0;
+  std::optional<RocksCursor::Change> change_{};  // the next one
+  bool begun_ = false;
+};
+
+// Loads what comes next of both, where nothing is loaded.
+absl::Status LayeredCursor::Fill() {
+  if (!begun_) {
+    HPS_ASSIGN_OR_RETURN(change_, changes_.NextChange(change_row_.data(), &change_version_));
+    begun_ = true;
+  }
+  if (base_next_ < base_end_) return absl::OkStatus();
+  base_next_ = 0;
+  base_end_ = 0;
+  HPS_ASSIGN_OR_RETURN(
+      base_end_, base_->Next(base_keys_, {base_rows_.data(), kBaseRows, row_bytes_, row_bytes_},
+                             base_versions_));
   return absl::OkStatus();
+}
+
+absl::StatusOr<size_t> LayeredCursor::Next(std::span<Key> keys, HostRows rows,
+                                           std::span<Version> versions) {
+  const size_t row_count_max = std::min(keys.size(), rows.row_count);
+  size_t row_count = 0;
+  while (row_count < row_count_max) {
+    HPS_RETURN_IF_ERROR(Fill());
+    const std::byte* row = nullptr;
+    Version version = 0;
+    if (BaseIsNext()) {
+      keys[row_count] = base_keys_[base_next_];
+      row = base_rows_.data() + base_next_ * row_bytes_;
+      version = base_versions_[base_next_++];
+    } else if (change_.has_value()) {
+      if (base_next_ < base_end_ && base_keys_[base_next_] == change_->key) ++base_next_;
+      if (!change_->deleted) {
+        keys[row_count] = change_->key;
+        row = change_row_.data();
+        version = change_version_;
+      }
+    } else {
+      break;
+    }
+    if (row != nullptr) {
+      std::memcpy(rows.row(row_count), row, row_bytes_);
+      if (!versions.empty()) versions[row_count] = version;
+      ++row_count;
+    }
+    if (row == nullptr || row == change_row_.data()) {
+      HPS_ASSIGN_OR_RETURN(change_, changes_.NextChange(change_row_.data(), &change_version_));
+    }
+  }
+  return row_count;
 }
 
 }  // namespace
 
-std::unique_ptr<RowCursor> MakeCursor(Database::Pin pin) {
-  return std::make_unique<RocksCursor>(std::move(pin));
+absl::StatusOr<std::unique_ptr<RowCursor>> MakeCursor(Database::Pin pin) {
+  const Family& family = pin.family();
+  if (family.pages == nullptr) return std::make_unique<RocksCursor>(std::move(pin));
+  HPS_ASSIGN_OR_RETURN(std::unique_ptr<RowCursor> base, family.pages->table->Scan());
+  return std::make_unique<LayeredCursor>(std::move(pin), std::move(base));
 }
 
 }  // namespace hps

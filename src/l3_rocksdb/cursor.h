@@ -11,6 +11,6 @@ namespace hps {
 // The cursor holds the pin until it is destroyed. It returns DATA_LOSS for a row that a repair
 // marked lost, and for a range whose keys the repair could not determine. So a copy of the table
 // never omits lost rows silently.
-std::unique_ptr<RowCursor> MakeCursor(Database::Pin pin);
+absl::StatusOr<std::unique_ptr<RowCursor>> MakeCursor(Database::Pin pin);
 
 }  // namespace hps

@@ -22,10 +22,12 @@
 #include "l3_rocksdb/files/manifest_mark.h"
 #include "l3_rocksdb/files/store_env.h"
 #include "l3_rocksdb/files/store_files.h"
+#include "l3_rocksdb/key_codec.h"
 #include "l3_rocksdb/salvage/damage_log.h"
 #include "l3_rocksdb/salvage/key_list.h"
 #include "l3_rocksdb/snapshot.h"
 #include "l3_rocksdb/status.h"
+#include "l3_rocksdb/store_iterator.h"
 #include "types/names.h"
 
 namespace hps {
@@ -33,6 +35,7 @@ namespace {
 
 // A writer changes its files a few times per second. Opening them takes milliseconds.
 constexpr Duration kReaderTimeout = std::chrono::seconds(10);
+constexpr size_t kChangesReadAheadBytes = size_t{2} << 20;
 // RocksDB's timer thread, and one more thread for each of the two kinds of background work.
 constexpr size_t kRocksOtherThreads = 3;
 
@@ -124,6 +127,11 @@ absl::StatusOr<std::shared_ptr<Database>> Database::Reopen(const Database& forme
   HPS_CHECK(former.read_only());
   std::shared_ptr<Database> database(
       new Database(former.options(), former.damaged_, former.rocks_options_));
+  {
+    MutexLock former_lock(former.page_reader_mutex_);
+    MutexLock lock(database->page_reader_mutex_);
+    database->page_reader_ = former.page_reader_;
+  }
   HPS_RETURN_IF_ERROR(database->OpenAll(&former));
   return database;
 }
@@ -136,12 +144,15 @@ absl::StatusOr<std::shared_ptr<Database>> Database::OpenDamaged(const RocksStore
 
 absl::Status Database::OpenAll(const Database* former) {
   HPS_RETURN_IF_ERROR(OpenFiles(former));
-  HPS_RETURN_IF_ERROR(LoadTables());
+  HPS_RETURN_IF_ERROR(LoadTables(former));
   opened_ = true;
   if (read_only()) return absl::OkStatus();
   const absl::Status removed = RemoveUnfinishedSnapshots(env(), path());
   if (!removed.ok()) LogWarning(absl::StrCat("store '", path(), "': ", removed.ToString()));
   HPS_RETURN_IF_ERROR(DropUnknownFamilies());
+  // Not of a store with damage: its catalog may lack a table.
+  if (const absl::Status left = damaged_ ? absl::OkStatus() : RemoveUnknownPageFiles(); !left.ok())
+    LogWarning(absl::StrCat("store '", path(), "': ", left.ToString()));
   HPS_RETURN_IF_ERROR(MakeKeyListFamily());
   NoteTablesChanged();
   reserve_.Ensure();
@@ -259,7 +270,7 @@ rocksdb::Status Database::CallOpen(
   return opened;
 }
 
-absl::Status Database::LoadTables() {
+absl::Status Database::LoadTables(const Database* former) {
   absl::StatusOr<CatalogContents> contents = ReadCatalog(*db_);
   if (!contents.ok()) {
     return absl::Status(contents.status().code(),
@@ -285,12 +296,13 @@ absl::Status Database::LoadTables() {
                                                      FamilyName(table.incarnation), ")")));
       continue;
     }
-    AddFamily(table, found->second);
-    Family& family = *families_[table.incarnation];
+    Family& family = AddFamily(table, found->second);
     const IncarnationRecords& records = contents->incarnations[table.incarnation];
     family.changed = records.changed;
     family.lost_ranges = records.lost_ranges;
     handles.erase(found);
+    loaded.Update(LoadPages(family, former));
+    LoadChangedKeys(family);
     loaded.Update(CheckRowCount(family));
   }
   TakeNetworkFamilies(*contents, handles);
@@ -303,6 +315,80 @@ absl::Status Database::LoadTables() {
   }
   catalog_ = *std::move(contents);
   return loaded;
+}
+
+absl::StatusOr<std::shared_ptr<const FamilyPages>> Database::OpenPagesOf(const TableRecord& table) {
+  if (!table.in_page_files) return std::shared_ptr<const FamilyPages>();
+  std::shared_ptr<PageReader> reader;
+  {
+    MutexLock lock(page_reader_mutex_);
+    if (page_reader_ == nullptr) {
+      // RocksDB keeps the rest, for changes.
+      const uint64_t cache_bytes = options_.config.cache_bytes / 4 * 3;
+      HPS_ASSIGN_OR_RETURN(std::unique_ptr<PageReader> made,
+                           PageReader::Create({.cache_bytes = cache_bytes}));
+      page_reader_ = std::move(made);
+      rocks_options_.cache().SetCapacity(options_.config.cache_bytes - cache_bytes);
+    }
+    reader = page_reader_;
+  }
+  return OpenPages(path(), table, options_.direct_reads, reader);
+}
+
+// A reader's state of the store may be older than the files: the writer removes those of tables
+// that it has replaced. A file that is missing although the state is the newest is lost.
+absl::Status Database::LoadPages(Family& family, const Database* former) {
+  if (former != nullptr) {
+    MutexLock lock(former->mutex_);
+    const auto known = former->families_.find(family.table.incarnation);
+    if (known != former->families_.end()) family.pages = known->second->pages;
+    if (family.pages != nullptr) return absl::OkStatus();
+  }
+  if (read_only() && !damaged_ && AnyPageFileIsMissing(path(), family.table)) {
+    HPS_ASSIGN_OR_RETURN(const ReaderFileSystem::State now, reader_files_->StateNow());
+    if (!(now == reader_files_->state())) {
+      return absl::UnavailableError(
+          absl::StrCat("store '", path(), "': table '", family.table.spec.name,
+                       "' was replaced while the store was being opened; try again"));
+    }
+  }
+  HPS_ASSIGN_OR_RETURN(family.pages, OpenPagesOf(family.table));
+  return absl::OkStatus();
+}
+
+// A reader opens each newer state of the store anew, which must not take long. So it asks RocksDB
+// for every key of a changed table. So do lookups of a table whose changes can't all be read: those
+// that meet the damage report it.
+void Database::LoadChangedKeys(Family& family) {
+  if (family.pages == nullptr) return;
+  if (read_only() || damaged_) {
+    if (family.changed) family.changed_keys.AddAll();
+    return;
+  }
+  rocksdb::ReadOptions options;
+  options.fill_cache = false;
+  options.readahead_size = kChangesReadAheadBytes;
+  const auto it = NewStoreIterator(*db_, family.handle, options);
+  std::vector<Key> keys;
+  bool readable = true;
+  for (it->SeekToFirst(); it->Valid() && readable && !family.changed_keys.has_all(); it->Next()) {
+    readable = it->key().size() == kKeyBytes;
+    if (readable) keys.push_back(DecodeKey(it->key().data()));
+    if (keys.size() < kFetchTaskKeysMax) continue;
+    family.changed_keys.Add(keys);
+    keys.clear();
+  }
+  family.changed_keys.Add(keys);
+  if (!readable || !it->status().ok()) family.changed_keys.AddAll();
+}
+
+absl::Status Database::RemoveUnknownPageFiles() {
+  std::set<Incarnation> known;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [incarnation, family] : families_) known.insert(incarnation);
+  }
+  return RemoveOtherPageFiles(env(), path(), known);
 }
 
 // A network without a family is one of format 2, or lost: Network() says so, and the tables and the
@@ -319,7 +405,8 @@ void Database::TakeNetworkFamilies(const CatalogContents& contents,
 
 // A MANIFEST that lost its end may lack files. An import then has fewer rows than its record.
 absl::Status Database::CheckRowCount(const Family& family) {
-  if (family.changed || damaged_) return absl::OkStatus();
+  // The number of rows of a page file is checked when it is opened.
+  if (family.changed || damaged_ || family.pages != nullptr) return absl::OkStatus();
   rocksdb::TablePropertiesCollection files;
   HPS_RETURN_IF_ERROR(
       FromRocksStatus(db_->GetPropertiesOfAllTables(family.handle, &files),
@@ -403,7 +490,7 @@ absl::Status Database::MoveNetwork(const NetworkRecord& network) {
   }
   rocksdb::WriteBatch batch;
   HPS_RETURN_IF_ERROR(MoveNetworkBytes(*db_, batch, family, network.id));
-  PutFormat(batch, kNetworkFormatVersion);
+  PutFormat(batch, std::max(kNetworkFormatVersion, catalog().FormatToWrite()));
   HPS_RETURN_IF_ERROR(Commit(batch, true));
   MutexLock lock(mutex_);
   catalog_.networks_inside.erase(network.id);
@@ -427,11 +514,11 @@ absl::Status Database::MakeKeyListFamily() {
   return absl::OkStatus();
 }
 
-void Database::AddFamily(const TableRecord& table, rocksdb::ColumnFamilyHandle* handle) {
+Family& Database::AddFamily(const TableRecord& table, rocksdb::ColumnFamilyHandle* handle) {
   auto family = std::make_unique<Family>();
   family->handle = handle;
   family->table = table;
-  families_[table.incarnation] = std::move(family);
+  return *(families_[table.incarnation] = std::move(family));
 }
 
 CatalogContents Database::catalog() const {

@@ -22,8 +22,10 @@
 #include "base/mutex.h"
 #include "hps/statistics.h"
 #include "l3_rocksdb/catalog.h"
+#include "l3_rocksdb/changed_keys.h"
 #include "l3_rocksdb/files/background_errors.h"
 #include "l3_rocksdb/files/owner_lock.h"
+#include "l3_rocksdb/files/page_store.h"
 #include "l3_rocksdb/files/reader_file_system.h"
 #include "l3_rocksdb/files/space_guard.h"
 #include "l3_rocksdb/files/space_reserve.h"
@@ -41,6 +43,9 @@ class LogSyncer;
 struct Family {
   rocksdb::ColumnFamilyHandle* handle = nullptr;
   TableRecord table;
+  // The imported rows, if they are in page files; `handle` then has what was written since.
+  std::shared_ptr<const FamilyPages> pages;
+  ChangedKeys changed_keys;            // of a table in page files: those that `handle` may have
   std::vector<LostRange> lost_ranges;  // ascending
   std::atomic<bool> changed{false};    // since its import
   std::atomic<bool> current{true};     // the catalog names it
@@ -54,7 +59,7 @@ class Database : public std::enable_shared_from_this<Database> {
 
   // Errors: those of OpenRocksStore.
   static absl::StatusOr<std::shared_ptr<Database>> Open(const RocksStoreOptions& options);
-  // Opens the current state of the store. Shares the block cache, and the files that both states
+  // Opens the current state of the store. Shares the caches, and the files that both states
   // contain. REQUIRES: `former` is read-only. Errors: those of OpenRocksStore.
   static absl::StatusOr<std::shared_ptr<Database>> Reopen(const Database& former);
   // Opens the readable part of a store with damaged table files. Compacts nothing. Does not detect
@@ -116,13 +121,17 @@ class Database : public std::enable_shared_from_this<Database> {
   // replaces that of its model.
   struct NewContents {
     std::vector<TableRecord> tables;
-    std::vector<rocksdb::ColumnFamilyHandle*> handles;  // of the tables
-    std::string network_model;                          // empty: no network
+    std::vector<rocksdb::ColumnFamilyHandle*> handles;        // of the tables
+    std::vector<std::shared_ptr<const FamilyPages>> pages{};  // likewise; none: all null
+    std::string network_model;                                // empty: no network
     NetworkRecord network;
     rocksdb::ColumnFamilyHandle* network_handle = nullptr;
 
     std::vector<rocksdb::ColumnFamilyHandle*> AllHandles() const;
   };
+
+  // Opens the page files of a table; null if its rows are in RocksDB. Errors: those of OpenPages.
+  absl::StatusOr<std::shared_ptr<const FamilyPages>> OpenPagesOf(const TableRecord& table);
 
   // Writes the bytes of a network to a column family of their own, and names both in `contents`.
   // Errors: those of CreateFamilies and Write.
@@ -177,7 +186,10 @@ class Database : public std::enable_shared_from_this<Database> {
   absl::StatusOr<rocksdb::Status> OpenRocks(const std::vector<std::string>& families);
   rocksdb::Status CallOpen(rocksdb::DBOptions& db_options,
                            const std::vector<rocksdb::ColumnFamilyDescriptor>& descriptors);
-  absl::Status LoadTables();
+  absl::Status LoadTables(const Database* former);
+  absl::Status LoadPages(Family& family, const Database* former) HPS_REQUIRES(mutex_);
+  void LoadChangedKeys(Family& family);
+  absl::Status RemoveUnknownPageFiles();
   absl::Status CheckRowCount(const Family& family);
   void TakeNetworkFamilies(const CatalogContents& contents,
                            std::map<std::string, rocksdb::ColumnFamilyHandle*>& handles)
@@ -214,13 +226,13 @@ class Database : public std::enable_shared_from_this<Database> {
                          const std::vector<TableRecord>& others);
   std::vector<TableRecord> OthersAfterDrop(const std::vector<std::string>& names) const;
   absl::Status TryToDrop(const std::vector<rocksdb::ColumnFamilyHandle*>& handles);
-  absl::Status DropKeyList(const std::string& family);
+  absl::Status DropKeyListAndPages(const std::string& family);
   bool AnyLeftovers() const;
   absl::Status DropLeftovers();
   absl::Status UndoSwitches();
   void Retire(std::unique_ptr<Family> family);
   void Unpin(Family* family);
-  void AddFamily(const TableRecord& table, rocksdb::ColumnFamilyHandle* handle)
+  Family& AddFamily(const TableRecord& table, rocksdb::ColumnFamilyHandle* handle)
       HPS_REQUIRES(mutex_);
   std::unique_ptr<Family> TakeReplaced(Incarnation incarnation) HPS_REQUIRES(mutex_);
   std::unique_ptr<Family> TakeUnpinned(Family* family) HPS_REQUIRES(mutex_);
@@ -243,6 +255,9 @@ class Database : public std::enable_shared_from_this<Database> {
   std::vector<rocksdb::ColumnFamilyHandle*> opened_handles_;  // used up while opening
   bool opened_ = false;                                       // with a valid catalog
   FetchScratchPool scratches_;
+  mutable Mutex page_reader_mutex_;
+  // Of all page files, with their cache. Null before there are any.
+  std::shared_ptr<PageReader> page_reader_ HPS_GUARDED_BY(page_reader_mutex_);
   std::unique_ptr<LogSyncer> syncer_;  // null unless the sync mode is interval
 
   MemtableSwitchLock memtable_switch_lock_;
@@ -261,7 +276,8 @@ class Database : public std::enable_shared_from_this<Database> {
   std::map<Incarnation, std::unique_ptr<Family>> families_ HPS_GUARDED_BY(mutex_);
   // Families without readers whose drop has failed so far.
   std::vector<rocksdb::ColumnFamilyHandle*> leftovers_ HPS_GUARDED_BY(mutex_);
-  std::vector<std::string> leftover_lists_ HPS_GUARDED_BY(mutex_);  // their key lists
+  // Those whose key lists or page files could not be removed so far.
+  std::vector<std::string> leftover_files_ HPS_GUARDED_BY(mutex_);
   // The tables of switches that failed. The switch may be in the WAL; until the WAL proves
   // otherwise, the next open needs their column families.
   std::vector<TableRecord> unconfirmed_switches_ HPS_GUARDED_BY(mutex_);

@@ -67,7 +67,7 @@ void Database::DropFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& han
 absl::Status Database::TryToDrop(const std::vector<rocksdb::ColumnFamilyHandle*>& handles) {
   absl::Status first_error;
   for (rocksdb::ColumnFamilyHandle* handle : handles) {
-    first_error.Update(DropKeyList(handle->GetName()));
+    first_error.Update(DropKeyListAndPages(handle->GetName()));
     const rocksdb::Status dropped = db_->DropColumnFamily(handle);
     if (!dropped.ok()) {
       first_error.Update(FromRocksStatus(
@@ -85,18 +85,19 @@ absl::Status Database::TryToDrop(const std::vector<rocksdb::ColumnFamilyHandle*>
   return first_error;
 }
 
-// Deletes the key list of a family's import. Keeps a list that cannot be deleted for the next try.
-absl::Status Database::DropKeyList(const std::string& family) {
+// Deletes the key list and the page files of a family's import. Keeps those that cannot be deleted
+// for the next try.
+absl::Status Database::DropKeyListAndPages(const std::string& family) {
   const std::optional<Incarnation> incarnation = IncarnationOf(family);
-  if (key_list_ == nullptr || !incarnation.has_value()) return absl::OkStatus();
-  absl::Status deleted;
-  {
+  if (!incarnation.has_value()) return absl::OkStatus();
+  absl::Status deleted = RemovePageFiles(env(), path(), *incarnation);
+  if (key_list_ != nullptr) {
     const MemtableSwitchLock::SharedGuard switching(memtable_switch_lock_);
-    deleted = DeleteKeyList(*db_, key_list_, *incarnation);
+    deleted.Update(DeleteKeyList(*db_, key_list_, *incarnation));
   }
   if (deleted.ok()) return deleted;
   MutexLock lock(mutex_);
-  leftover_lists_.push_back(family);
+  leftover_files_.push_back(family);
   return deleted;
 }
 
@@ -109,7 +110,7 @@ void Database::RetryDrops() {
 
 bool Database::AnyLeftovers() const {
   MutexLock lock(mutex_);
-  return !leftovers_.empty() || !leftover_lists_.empty() || !unconfirmed_switches_.empty();
+  return !leftovers_.empty() || !leftover_files_.empty() || !unconfirmed_switches_.empty();
 }
 
 // Drops what remains because the disk failed. REQUIRES: AnyLeftovers(), change_mutex_ is held.
@@ -118,14 +119,14 @@ absl::Status Database::DropLeftovers() {
   HPS_RETURN_IF_ERROR(Sync());
   HPS_RETURN_IF_ERROR(UndoSwitches());
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
-  std::vector<std::string> lists;
+  std::vector<std::string> families;
   {
     MutexLock lock(mutex_);
     handles.swap(leftovers_);
-    lists.swap(leftover_lists_);
+    families.swap(leftover_files_);
   }
   absl::Status dropped = TryToDrop(handles);
-  for (const std::string& family : lists) dropped.Update(DropKeyList(family));
+  for (const std::string& family : families) dropped.Update(DropKeyListAndPages(family));
   return dropped;
 }
 
@@ -156,7 +157,8 @@ absl::Status Database::UndoSwitches() {
         PutNetwork(batch, model, current->second);
       }
     }
-    if (!unconfirmed_networks_.empty()) PutFormat(batch, catalog_.FormatToWrite());
+    if (!unconfirmed_networks_.empty() || !unconfirmed_switches_.empty())
+      PutFormat(batch, catalog_.FormatToWrite());
   }
   if (batch.Count() == 0) return absl::OkStatus();
   HPS_RETURN_IF_ERROR(Commit(batch, true));
@@ -236,7 +238,8 @@ void Database::ApplySwitch(const NewContents& contents,
     const auto old = catalog_.tables.find(table.spec.name);
     if (old != catalog_.tables.end()) unused.push_back(TakeReplaced(old->second.incarnation));
     catalog_.tables[table.spec.name] = table;
-    AddFamily(table, contents.handles[i]);
+    Family& family = AddFamily(table, contents.handles[i]);
+    if (!contents.pages.empty()) family.pages = contents.pages[i];
   }
   if (!contents.network_model.empty()) {
     const auto old = catalog_.networks.find(contents.network_model);
@@ -258,8 +261,11 @@ absl::Status Database::SwitchTables(NewContents contents, const std::vector<Inca
   }
   if (!contents.network_model.empty()) {
     PutNetwork(batch, contents.network_model, contents.network);
-    PutFormat(batch, kNetworkFormatVersion);
   }
+  CatalogContents after = before;
+  for (const TableRecord& table : contents.tables) after.tables[table.spec.name] = table;
+  if (!contents.network_model.empty()) after.networks[contents.network_model] = contents.network;
+  if (after.FormatToWrite() > kFirstFormatVersion) PutFormat(batch, after.FormatToWrite());
   for (const Incarnation incarnation : replaced) PutUsed(batch, incarnation);
   absl::Status ready = CheckRoomFor(batch.GetDataSize());
   if (ready.ok()) ready = EnsureHealthy();

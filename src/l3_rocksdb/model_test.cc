@@ -18,7 +18,7 @@ constexpr uint64_t kKeyOperations = 1'000'000;
 
 class ModelRunner {
  public:
-  explicit ModelRunner(uint64_t seed) : random_(seed) { Reopen(); }
+  ModelRunner(uint64_t seed, bool page_files) : random_(seed), page_files_(page_files) { Reopen(); }
 
   // Returns the number of key operations.
   uint64_t Step() {
@@ -50,7 +50,8 @@ class ModelRunner {
   void Reopen() {
     tables_.clear();
     store_.reset();
-    auto store = OpenRocksStore(TestOptions(directory_.path() + "/store"));
+    const std::string path = directory_.path() + "/store";
+    auto store = OpenRocksStore(page_files_ ? PageTestOptions(path) : TestOptions(path));
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
     OpenTables();
@@ -154,6 +155,7 @@ class ModelRunner {
   }
 
   std::mt19937_64 random_;
+  const bool page_files_;
   TestDirectory directory_;
   std::map<uint64_t, Rows> model_;
   std::unique_ptr<DurableStore> store_;
@@ -161,15 +163,21 @@ class ModelRunner {
   Version version_ = 0;
 };
 
-TEST(RocksStoreModelTest, AgreesWithPlainMaps) {
+class RocksStoreModelTest : public testing::TestWithParam<bool> {};
+
+TEST_P(RocksStoreModelTest, AgreesWithPlainMaps) {
   const char* const given = std::getenv("HPS_TEST_SEED");
   const uint64_t seed =
       given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
   std::cout << "seed " << seed << "\n";
-  ModelRunner runner(seed);
+  ModelRunner runner(seed, GetParam());
   for (uint64_t done = 0; done < kKeyOperations && !testing::Test::HasFailure();)
     done += runner.Step();
 }
+
+INSTANTIATE_TEST_SUITE_P(Imports, RocksStoreModelTest, testing::Bool(), [](const auto& info) {
+  return info.param ? "IntoPageFiles" : "IntoRocksDb";
+});
 
 }  // namespace
 }  // namespace hps

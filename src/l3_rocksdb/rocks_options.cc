@@ -49,7 +49,7 @@ RocksOptions::RocksOptions(const RocksStoreOptions& options) {
   rocksdb::LRUCacheOptions cache_options;
   cache_options.capacity = options.config.cache_bytes;
   cache_options.high_pri_pool_ratio = 0.2;  // indexes and filters outlive a scan
-  const std::shared_ptr<rocksdb::Cache> cache = rocksdb::NewLRUCache(cache_options);
+  cache_ = rocksdb::NewLRUCache(cache_options);
 
   database_.env = EnvOf(options);
   database_.info_log = std::make_shared<InfoLog>();
@@ -82,7 +82,7 @@ RocksOptions::RocksOptions(const RocksStoreOptions& options) {
   rows_.memtable_prefix_bloom_size_ratio = 0.02;
   catalog_ = rows_;
 
-  rocksdb::BlockBasedTableOptions table = TableOptions(cache);
+  rocksdb::BlockBasedTableOptions table = TableOptions(cache_);
   catalog_.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
   table.data_block_index_type = rocksdb::BlockBasedTableOptions::kDataBlockBinaryAndHash;
   table.data_block_hash_table_util_ratio = 0.75;

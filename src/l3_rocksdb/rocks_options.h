@@ -1,6 +1,7 @@
 // RocksDB's options as hps sets them, with the reason for each. Internal to this folder.
 #pragma once
 
+#include <rocksdb/cache.h>
 #include <rocksdb/env.h>
 #include <rocksdb/options.h>
 
@@ -33,10 +34,14 @@ class RocksOptions {
   // For the catalog, the key lists and networks, which are small and read in order.
   rocksdb::ColumnFamilyOptions catalog() const { return catalog_; }
 
+  // Of blocks, shared by all databases that were opened with these options.
+  rocksdb::Cache& cache() const { return *cache_; }
+
   rocksdb::Options for_row_files() const { return {database_, rows_}; }
   rocksdb::Options for_key_list_files() const { return {database_, catalog_}; }
 
  private:
+  std::shared_ptr<rocksdb::Cache> cache_;
   rocksdb::DBOptions database_;
   rocksdb::ColumnFamilyOptions rows_;
   rocksdb::ColumnFamilyOptions catalog_;

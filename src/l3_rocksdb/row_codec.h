@@ -5,7 +5,8 @@
 //   checksum   8           little-endian; RowChecksum of the fields above
 //
 // A row has at least two bytes. So a value of exactly kRowTailBytes marks a lost row: the key
-// exists, its row is unknown.
+// exists, its row is unknown. One of kDeletionBytes, with a zero for the row, says that the row
+// that a page file has for the key was deleted.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +20,13 @@
 namespace hps {
 
 inline constexpr size_t kRowTailBytes = 16;
+inline constexpr size_t kDeletionBytes = 1 + kRowTailBytes;
 
 enum class RowState {
   kIntact,
   kMarkedLost,  // by a repair
-  kDamaged,     // wrong size, or a checksum of other bytes, another key or incarnation
+  kDeleted,
+  kDamaged,  // wrong size, or a checksum of other bytes, another key or incarnation
 };
 
 // Binds row and version to their incarnation and key: the XXH3-64 of the bytes before the checksum,

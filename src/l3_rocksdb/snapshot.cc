@@ -10,6 +10,7 @@
 #include "base/macros.h"
 #include "base/public_message.h"
 #include "l3_rocksdb/files/manifest_mark.h"
+#include "l3_rocksdb/files/page_store.h"
 #include "l3_rocksdb/files/store_files.h"
 #include "l3_rocksdb/status.h"
 
@@ -17,7 +18,6 @@ namespace hps {
 namespace {
 
 constexpr size_t kSnapshotNameBytesMax = 64;
-constexpr size_t kCopyBytes = size_t{1} << 20;
 constexpr char kUnfinished[] = ".tmp";
 
 std::string SnapshotsOf(const std::string& store) { return store + "/snapshots"; }
@@ -33,30 +33,6 @@ absl::Status CheckSnapshotName(const std::string& name) {
                    " letters, digits, '-', '_' and '.', and does not begin with '.'")));
 }
 
-// The first `size` bytes of a file.
-absl::Status CopyFile(rocksdb::Env* env, const std::string& from, const std::string& to,
-                      uint64_t size) {
-  const std::string what = absl::StrCat("copying '", from, "' to '", to, "'");
-  std::unique_ptr<rocksdb::SequentialFile> source;
-  std::unique_ptr<rocksdb::WritableFile> target;
-  const rocksdb::EnvOptions options;
-  HPS_RETURN_IF_ERROR(FromRocksStatus(env->NewSequentialFile(from, &source, options), what));
-  HPS_RETURN_IF_ERROR(FromRocksStatus(env->NewWritableFile(to, &target, options), what));
-  std::vector<char> buffer(kCopyBytes);
-  while (size > 0) {
-    rocksdb::Slice piece;
-    rocksdb::Status status =
-        source->Read(std::min<uint64_t>(size, buffer.size()), &piece, buffer.data());
-    if (status.ok() && piece.empty()) status = rocksdb::Status::Corruption("the file is shorter");
-    if (status.ok()) status = target->Append(piece);
-    HPS_RETURN_IF_ERROR(FromRocksStatus(status, what));
-    size -= piece.size();
-  }
-  rocksdb::Status ended = target->Sync();
-  if (ended.ok()) ended = target->Close();
-  return FromRocksStatus(ended, what);
-}
-
 absl::Status TakeFile(rocksdb::Env* env, const rocksdb::LiveFileStorageInfo& file,
                       const std::string& directory) {
   const std::string from = file.directory + "/" + file.relative_filename;
@@ -64,7 +40,24 @@ absl::Status TakeFile(rocksdb::Env* env, const rocksdb::LiveFileStorageInfo& fil
   if (!file.replacement_contents.empty())
     return WriteFileDurably(env, to, file.replacement_contents);
   if (file.trim_to_size) return CopyFile(env, from, to, file.size);
-  return FromRocksStatus(env->LinkFile(from, to), absl::StrCat("linking '", from, "'"));
+  return LinkOrCopyFile(env, from, to);
+}
+
+// The page files of all tables. Tables do not change meanwhile: the caller holds change_mutex().
+absl::StatusOr<uint64_t> LinkPages(Database& database, const std::string& directory) {
+  uint64_t bytes = 0;
+  const CatalogContents catalog = database.catalog();
+  for (const auto& [name, table] : catalog.tables) {
+    std::vector<std::string> files;
+    for (size_t i = 0; i < table.page_files.size(); ++i) {
+      files.push_back(PageFilePath(database.path(), table.incarnation, i));
+      uint64_t file_bytes = 0;
+      if (database.env()->GetFileSize(files.back(), &file_bytes).ok()) bytes += file_bytes;
+    }
+    if (!files.empty())
+      HPS_RETURN_IF_ERROR(LinkPageFiles(database.env(), directory, table.incarnation, files));
+  }
+  return bytes;
 }
 
 absl::StatusOr<uint64_t> Fill(Database& database, const std::string& directory) {
@@ -80,9 +73,10 @@ absl::StatusOr<uint64_t> Fill(Database& database, const std::string& directory) 
   HPS_RETURN_IF_ERROR(database.CheckRoomFor(copied_bytes));
   for (const rocksdb::LiveFileStorageInfo& file : files)
     HPS_RETURN_IF_ERROR(TakeFile(env, file, directory));
+  HPS_ASSIGN_OR_RETURN(const uint64_t page_bytes, LinkPages(database, directory));
   HPS_RETURN_IF_ERROR(WriteManifestMark(env, directory));
   HPS_RETURN_IF_ERROR(SyncDirectory(env, directory));
-  return bytes;
+  return bytes + page_bytes;
 }
 
 }  // namespace
@@ -100,7 +94,11 @@ absl::StatusOr<uint64_t> MakeSnapshot(Database& database, const std::string& nam
   HPS_RETURN_IF_ERROR(database.Sync());
   const std::string what = absl::StrCat("store '", database.path(), "': a snapshot");
   HPS_RETURN_IF_ERROR(FromRocksStatus(database.db().DisableFileDeletions(), what));
-  absl::StatusOr<uint64_t> bytes = Fill(database, unfinished);
+  absl::StatusOr<uint64_t> bytes = 0;
+  {
+    MutexLock lock(database.change_mutex());
+    bytes = Fill(database, unfinished);
+  }
   database.db().EnableFileDeletions(false).PermitUncheckedError();
   absl::Status done = bytes.status();
   if (done.ok()) done = FromRocksStatus(env->RenameFile(unfinished, directory), what);

@@ -2,9 +2,9 @@
 // store is written.
 //
 // A snapshot is a store itself. It has every write that was acknowledged before it began, and a
-// prefix of those that were made during it. Table files are shared with the store through hard
-// links, so it costs the space of a copy only as the store replaces its files. Staged imports are
-// no part of it.
+// prefix of those that were made during it. It shares files of rows with the store through hard
+// links, so it costs the space of a copy only as the store replaces its files; where the file
+// system has no hard links, it has copies. Staged imports are no part of it.
 #pragma once
 
 #include <cstdint>

@@ -171,8 +171,7 @@ TEST_F(SnapshotTest, OneIsMadeAtATime) {
 
 TEST_F(SnapshotTest, AFailureLeavesNothing) {
   for (const auto& [error, code] :
-       {std::pair(rocksdb::Status::NotSupported(), absl::StatusCode::kUnimplemented),
-        std::pair(rocksdb::Status::IOError("broken"), absl::StatusCode::kUnavailable),
+       {std::pair(rocksdb::Status::IOError("broken"), absl::StatusCode::kUnavailable),
         std::pair(rocksdb::Status::NoSpace(), absl::StatusCode::kResourceExhausted)}) {
     env_.on_link = [&error = error] { return error; };
     EXPECT_EQ(Code("s"), code);
@@ -188,6 +187,18 @@ TEST_F(SnapshotTest, AFailureLeavesNothing) {
   EXPECT_TRUE(std::filesystem::is_empty(directory_.Path("store/snapshots")));
   env_.is_full = false;
   EXPECT_EQ(Code("s"), absl::StatusCode::kOk);
+}
+
+TEST_F(SnapshotTest, FilesAreCopiedWhereThereAreNoHardLinks) {
+  Change(1);
+  for (const auto& [name, error] :
+       {std::pair("fuse", rocksdb::Status::NotSupported("Links not supported by FS")),
+        std::pair("fat", rocksdb::Status::IOError("linking", "Operation not permitted"))}) {
+    env_.on_link = [&error = error] { return error; };
+    EXPECT_EQ(Code(name), absl::StatusCode::kOk);
+    env_.on_link = nullptr;
+    EXPECT_EQ(CheckCopy(name), 1u);
+  }
 }
 
 TEST_F(SnapshotTest, AReadOnlyStoreMakesNone) {

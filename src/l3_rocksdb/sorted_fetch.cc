@@ -32,6 +32,13 @@ constexpr size_t kPrefetchBytesMax = 1024;
     __builtin_prefetch(value.data() + offset);
 }
 
+// Page files log the pages that they find damaged; this counts them with other damage.
+void ReportLostPages(const Family& family, const FetchCounts& found) {
+  if (found.lost == 0) return;
+  ReportDamage(family.table.spec.name,
+               absl::StrCat("page files: rows of ", found.lost, " keys are lost"));
+}
+
 // One call of FetchRows.
 class Fetcher {
  public:
@@ -52,7 +59,15 @@ class Fetcher {
  private:
   // The position of the i-th key of a task in ascending order. Without an order it is first_ + i.
   size_t PositionOf(size_t i) const { return sorted_ ? first_ + i : first_ + scratch_.order[i]; }
+  // Likewise of the keys for which RocksDB is asked.
+  size_t AskedPosition(size_t i) const {
+    return family_.pages == nullptr ? PositionOf(i) : scratch_.asked[i];
+  }
   absl::Status FetchTask(size_t key_count);
+  absl::Status FetchLayered(size_t key_count);
+  absl::Status FetchPieces(size_t key_count);
+  absl::Status FetchUnchanged();
+  std::span<const uint32_t> UnchangedPositions();
   absl::Status FetchPiece(size_t begin, size_t key_count);
   void TakeValue(size_t position, const rocksdb::Status& status, rocksdb::PinnableSlice& value);
   void TakeRow(size_t position, std::string_view value);
@@ -67,7 +82,9 @@ class Fetcher {
   FetchScratch& scratch_;
   rocksdb::ReadOptions read_options_;
   bool sorted_ = false;
-  size_t first_ = 0;  // position of the task's first key
+  size_t first_ = 0;            // position of the task's first key
+  size_t unchanged_count_ = 0;  // of scratch_.unchanged
+  size_t not_found_count_ = 0;  // at the front of scratch_.asked: those that RocksDB did not have
   FetchCounts counts_;
   absl::Status read_error_;  // of the first read that failed without damage
 };
@@ -99,11 +116,66 @@ absl::Status Fetcher::FetchTask(size_t key_count) {
     std::sort(order.begin(), order.end(),
               [keys](uint32_t a, uint32_t b) { return keys[a] < keys[b]; });
   }
+  return family_.pages == nullptr ? FetchPieces(key_count) : FetchLayered(key_count);
+}
+
+// Of a table in page files: asks RocksDB for the keys that may have changed, and then the page
+// files for the others, and for those that RocksDB has nothing for.
+absl::Status Fetcher::FetchLayered(size_t key_count) {
+  size_t asked_count = 0;
+  unchanged_count_ = 0;
+  not_found_count_ = 0;
+  for (size_t i = 0; i < key_count; ++i) {
+    const size_t position = PositionOf(i);
+    if (family_.changed_keys.MayContain(batch_.keys[position])) {
+      scratch_.asked[asked_count++] = static_cast<uint32_t>(position);
+    } else {
+      scratch_.unchanged[unchanged_count_++] = static_cast<uint32_t>(position);
+    }
+  }
+  if (const absl::Status fetched = FetchPieces(asked_count); !fetched.ok()) {
+    for (const uint32_t position : UnchangedPositions())
+      batch_.outcomes[position] = FetchOutcome::kMiss;
+    return fetched;
+  }
+  return FetchUnchanged();
+}
+
+// In ascending order of their keys. Uses scratch_.order, which the task no longer needs.
+std::span<const uint32_t> Fetcher::UnchangedPositions() {
+  const auto unchanged = std::span<const uint32_t>(scratch_.unchanged).first(unchanged_count_);
+  const auto not_found = std::span<const uint32_t>(scratch_.asked).first(not_found_count_);
+  if (not_found.empty()) return unchanged;
+  if (unchanged.empty()) return not_found;
+  std::merge(unchanged.begin(), unchanged.end(), not_found.begin(), not_found.end(),
+             scratch_.order.begin(),
+             [this](uint32_t a, uint32_t b) { return batch_.keys[a] < batch_.keys[b]; });
+  return std::span<const uint32_t>(scratch_.order).first(unchanged.size() + not_found.size());
+}
+
+absl::Status Fetcher::FetchUnchanged() {
+  const std::span<const uint32_t> positions = UnchangedPositions();
+  if (positions.empty()) return absl::OkStatus();
+  const absl::StatusOr<FetchCounts> found =
+      family_.pages->table->FetchSome(batch_, positions, deadline_);
+  if (absl::IsDeadlineExceeded(found.status())) return found.status();
+  if (!found.ok()) {
+    read_error_.Update(found.status());
+    return absl::OkStatus();
+  }
+  ReportLostPages(family_, *found);
+  counts_.hits += found->hits;
+  counts_.absent += found->absent;
+  counts_.lost += found->lost;
+  return absl::OkStatus();
+}
+
+absl::Status Fetcher::FetchPieces(size_t key_count) {
   for (size_t begin = 0; begin < key_count; begin += kFetchPieceKeysMax) {
     const absl::Status fetched = FetchPiece(begin, std::min(kFetchPieceKeysMax, key_count - begin));
     if (!fetched.ok()) {
       for (size_t i = begin; i < key_count; ++i)
-        batch_.outcomes[PositionOf(i)] = FetchOutcome::kMiss;
+        batch_.outcomes[AskedPosition(i)] = FetchOutcome::kMiss;
       return fetched;
     }
   }
@@ -128,14 +200,14 @@ absl::Status Fetcher::FetchPiece(size_t begin, size_t key_count) {
         absl::StrCat("table '", family_.table.spec.name, "': fetch: deadline exceeded"));
   for (size_t i = 0; i < key_count; ++i) {
     char* key = scratch_.key_bytes.data() + i * kKeyBytes;
-    EncodeKey(batch_.keys[PositionOf(begin + i)], key);
+    EncodeKey(batch_.keys[AskedPosition(begin + i)], key);
     scratch_.keys[i] = rocksdb::Slice(key, kKeyBytes);
   }
   database_.db().MultiGet(read_options_, family_.handle, key_count, scratch_.keys.data(),
                           scratch_.values.data(), scratch_.statuses.data(), true);
   for (size_t i = 0; i < key_count; ++i) {
     if (i + kValuesAhead < key_count) PrefetchValue(scratch_.values[i + kValuesAhead]);
-    TakeValue(PositionOf(begin + i), scratch_.statuses[i], scratch_.values[i]);
+    TakeValue(AskedPosition(begin + i), scratch_.statuses[i], scratch_.values[i]);
     scratch_.values[i].Reset();
   }
   return absl::OkStatus();
@@ -157,6 +229,10 @@ void Fetcher::TakeValue(size_t position, const rocksdb::Status& status,
   if (!own.ok() && !own.IsNotFound() && !own.IsTimedOut()) own = GetAlone(key, value);
   if (own.ok()) return TakeRow(position, {value.data(), value.size()});
   FetchOutcome& outcome = batch_.outcomes[position];
+  if (own.IsNotFound() && family_.pages != nullptr) {
+    scratch_.asked[not_found_count_++] = static_cast<uint32_t>(position);
+    return;
+  }
   if (own.IsNotFound() && !InLostRange(family_, key)) {
     outcome = FetchOutcome::kAbsent;
     ++counts_.absent;
@@ -175,6 +251,11 @@ void Fetcher::TakeValue(size_t position, const rocksdb::Status& status,
 void Fetcher::TakeRow(size_t position, std::string_view value) {
   const Key key = batch_.keys[position];
   const RowState state = CheckRow(family_.table.incarnation, key, value, row_bytes_);
+  if (state == RowState::kDeleted) {
+    batch_.outcomes[position] = FetchOutcome::kAbsent;
+    ++counts_.absent;
+    return;
+  }
   if (state != RowState::kIntact) {
     if (state == RowState::kDamaged)
       ReportDamage(family_.table.spec.name, absl::StrCat("the row of key ", key, " is damaged"));
@@ -199,6 +280,12 @@ bool InLostRange(const Family& family, Key key) {
 
 absl::StatusOr<FetchCounts> FetchRows(const Database::Pin& pin, const FetchBatch& batch,
                                       Deadline deadline) {
+  const Family& family = pin.family();
+  if (family.pages != nullptr && family.changed_keys.empty()) {
+    absl::StatusOr<FetchCounts> found = family.pages->table->Fetch(batch, deadline);
+    if (found.ok()) ReportLostPages(family, *found);
+    return found;
+  }
   const FetchScratchPool::Lease scratch(pin.database().scratches());
   if (!scratch) {
     std::fill(batch.outcomes.begin(), batch.outcomes.end(), FetchOutcome::kMiss);

@@ -82,6 +82,10 @@ absl::Status RocksTable::WriteTo(const Database::Pin& pin, const DurableWrite& w
     return OutOfMemory("out of memory for a batch of rows");
   }
   const bool rows_change = !write.upserts.keys.empty() || !write.deletes.empty();
+  if (family.pages != nullptr) {  // before the rows are visible
+    family.changed_keys.Add(write.upserts.keys);
+    family.changed_keys.Add(write.deletes);
+  }
   HPS_FAULT_POINT("l3.write.before_commit");
   HPS_RETURN_IF_ERROR(
       write.records_lost == 0
@@ -107,12 +111,27 @@ void RocksTable::PutRows(const Family& family, const DurableWrite& write,
   }
   for (const Key key : write.deletes) {
     EncodeKey(key, key_bytes.data());
-    batch.Delete(family.handle, key_slice);
+    if (family.pages == nullptr) {
+      batch.Delete(family.handle, key_slice);
+    } else {
+      PutDeletion(family.handle, key, batch);
+    }
   }
   for (const StreamPosition& position : write.positions)
     PutPosition(batch, incarnation(), position);
   const bool rows_change = !write.upserts.keys.empty() || !write.deletes.empty();
   if (rows_change && !family.changed) PutChanged(batch, incarnation());
+}
+
+// The page file keeps its row, so a deletion is a record.
+void RocksTable::PutDeletion(rocksdb::ColumnFamilyHandle* handle, Key key,
+                             rocksdb::WriteBatch& batch) const {
+  std::array<char, kKeyBytes> key_bytes;
+  std::array<char, kDeletionBytes> value{};
+  EncodeKey(key, key_bytes.data());
+  FinishRow(incarnation(), key, 0, 1, value.data() + 1);
+  batch.Put(handle, rocksdb::Slice(key_bytes.data(), key_bytes.size()),
+            rocksdb::Slice(value.data(), value.size()));
 }
 
 absl::StatusOr<std::vector<StreamPosition>> RocksTable::Positions() const {
@@ -146,7 +165,9 @@ TableInfo InfoOf(Database& database, const Family& family) {
     uint64_t estimate = 0;
     if (database.db().GetIntProperty(family.handle, rocksdb::DB::Properties::kEstimateNumKeys,
                                      &estimate)) {
-      info.row_count = estimate;
+      // Of the changes of a table in page files it is unknown how many add a row.
+      info.row_count =
+          family.pages == nullptr ? estimate : std::max(family.table.row_count, estimate);
     }
   }
   uint64_t file_bytes = 0;
@@ -158,6 +179,7 @@ TableInfo InfoOf(Database& database, const Family& family) {
                                  &memory_bytes);
   }
   info.bytes = file_bytes + memory_bytes;
+  if (family.pages != nullptr) info.bytes += family.pages->table->file_bytes();
   const absl::StatusOr<IncarnationRecords> records =
       ReadIncarnation(database.db(), info.incarnation);
   if (!records.ok()) {

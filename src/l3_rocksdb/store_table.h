@@ -58,6 +58,7 @@ class RocksTable final : public DurableTable {
   absl::Status CheckWrite(const Database::Pin& pin, const DurableWrite& write) const;
   absl::Status WriteTo(const Database::Pin& pin, const DurableWrite& write) const;
   void PutRows(const Family& family, const DurableWrite& write, rocksdb::WriteBatch& batch) const;
+  void PutDeletion(rocksdb::ColumnFamilyHandle* handle, Key key, rocksdb::WriteBatch& batch) const;
 
   const std::shared_ptr<StoreTableSource> source_;
   const TableSpec spec_;

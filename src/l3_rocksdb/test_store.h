@@ -26,4 +26,11 @@ inline RocksStoreOptions TestOptions(const std::string& path) {
   return options;
 }
 
+// As TestOptions, with imports into page files.
+inline RocksStoreOptions PageTestOptions(const std::string& path) {
+  RocksStoreOptions options = TestOptions(path);
+  options.imports_page_files = true;
+  return options;
+}
+
 }  // namespace hps

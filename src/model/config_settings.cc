@@ -65,8 +65,7 @@ void AddStore(StoreConfig& store, SettingList& list) {
   list.Section("store");
   list.Add("path", store.path, PathCodec{},
            "Directory of the store (level 3); created by the first import.");
-  list.Add("cache_bytes", store.cache_bytes, kSize,
-           "Block cache of the store, shared by all tables.");
+  list.Add("cache_bytes", store.cache_bytes, kSize, "Cache of the store, shared by all tables.");
   list.Add("write_buffer_bytes", store.write_buffer_bytes, SizeCodec{uint64_t{1} << 20, kSize.max},
            "Memory for updates that are not in sorted files yet, shared by all tables.");
   list.Add(

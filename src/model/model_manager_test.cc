@@ -91,7 +91,7 @@ class ModelManagerTest : public StoreFilesTest {
     for (const auto& entry : std::filesystem::directory_iterator(config_.store.path + "/staging"))
       older.insert(entry.path());
     Import(table, value);
-    DamageStaged(config_.store.path, ".sst", older);
+    DamageStaged(config_.store.path, ".rows", older);
   }
   void Open(OpenMode mode = OpenMode::kServe) {
     auto store = OpenStore(config_, mode, devices_);
@@ -209,7 +209,7 @@ TEST_F(ModelManagerTest, ALoadSaysThatWhatWasStagedForItIsLost) {
     EXPECT_TRUE(store_->models().Load(model).ok()) << "it is said once";
   };
   Import("a/t", 2);
-  DamageStaged(config_.store.path, ".sst");
+  DamageStaged(config_.store.path, ".rows");
   EXPECT_TRUE(store_->models().Load("b").ok()) << "it is another model's";
   expect_lost("a");
 
@@ -223,7 +223,7 @@ TEST_F(ModelManagerTest, ALoadSaysThatWhatWasStagedForItIsLost) {
 
   // What is imported again after it was lost is there.
   Import("a/t", 2);
-  DamageStaged(config_.store.path, ".sst");
+  DamageStaged(config_.store.path, ".rows");
   EXPECT_TRUE(store_->models().Load("b").ok());
   Import("a/t", 3);
   EXPECT_TRUE(store_->models().Load("a").ok());

@@ -25,7 +25,8 @@ RocksStoreOptions OptionsOf(const StoreConfig& config, OpenMode mode, StoreRole 
   return {.config = config,
           .mode = mode,
           .role = role == StoreRole::kServer ? OwnerRole::kServer : OwnerRole::kCommand,
-          .lock_timeout = kCommandLockTimeout};
+          .lock_timeout = kCommandLockTimeout,
+          .imports_page_files = true};
 }
 
 // The part of level 2 in this process's memory.

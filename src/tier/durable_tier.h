@@ -187,11 +187,11 @@ class DurableStore {
   virtual std::vector<RejectedImport> TakeRejectedImports(const std::string& model) = 0;
 
   // Makes a consistent copy of the store, a store itself, in STORE/snapshots/`name`, by hard links
-  // and while others write. It has every earlier write and a prefix of those made meanwhile, and no
-  // staged imports. Returns the bytes of its files. Errors: INVALID_ARGUMENT (the name),
-  // ALREADY_EXISTS, FAILED_PRECONDITION (another snapshot is being made, or the store is open
-  // read-only), RESOURCE_EXHAUSTED (disk full), UNAVAILABLE (the disk fails), UNIMPLEMENTED (the
-  // file system has no hard links). Nothing is left of it then.
+  // (copies, where the file system has none) and while others write. It has every earlier write and
+  // a prefix of those made meanwhile, and no staged imports. Returns the bytes of its files.
+  // Errors: INVALID_ARGUMENT (the name), ALREADY_EXISTS, FAILED_PRECONDITION (another snapshot is
+  // being made, or the store is open read-only), RESOURCE_EXHAUSTED (disk full), UNAVAILABLE (the
+  // disk fails). Nothing is left of it then.
   virtual absl::StatusOr<uint64_t> Snapshot(const std::string& name) = 0;
 
   // Makes all earlier writes durable, whatever the sync mode.

@@ -199,10 +199,10 @@ class DamageTest(support.CommandTestCase):
         shutil.copytree(self.store, whole)
         files = [path.relative_to(whole) for path in sorted(whole.rglob("*")) if path.is_file()]
         data = [path for path in files if (whole / path).stat().st_size > 0]
-        tables = [path for path in data if path.suffix == ".sst"]
+        pages = [path for path in data if path.parent.name == "pages"]
         met = 0
         for flip in range(self.FLIPS):
-            path = self.random.choice(tables) if flip % 2 == 0 else self.random.choice(data)
+            path = self.random.choice(pages) if flip % 2 == 0 else self.random.choice(data)
             shutil.rmtree(self.store)
             shutil.copytree(whole, self.store)
             content = bytearray((whole / path).read_bytes())
@@ -218,21 +218,26 @@ class DamageTest(support.CommandTestCase):
                     self.assertTrue(report.get("damage_count", 0) > 0 or "error" in report)
         self.assertGreater(met, 0, "no flip was met by a lookup: the test shows nothing")
 
-    def test_repair_marks_lost_rows(self) -> None:
-        table = max(self.store.glob("*.sst"), key=lambda path: path.stat().st_size)
-        content = bytearray(table.read_bytes())
+    def test_a_damaged_page_is_lost_until_the_next_import(self) -> None:
+        (pages,) = (self.store / "pages").iterdir()
+        content = bytearray(pages.read_bytes())
         content[len(content) // 3] ^= 0x10
-        table.write_bytes(content)
+        pages.write_bytes(content)
         self.assertTrue(self.look_up())
         status, report = self.verify("--repair")
-        self.assertEqual(status, 1)
-        self.assertGreater(report["rows_marked_lost"], 0)
+        self.assertEqual((status, report["rows_marked_lost"]), (1, 0))
+        self.assertGreater(report["rows_lost"], 0)
+        self.assertIn("import the table again", report["damage"][0]["what"])
         answer, status = self.lookup("m/t", self.keys)
         lost = np.array(status) == "default_degraded"
-        self.assertEqual(lost.sum(), report["rows_marked_lost"])
+        self.assertEqual(lost.sum(), report["rows_lost"])
         self.assertEqual(set(status), {"hit_l3", "default_degraded"})
         np.testing.assert_array_equal(answer[~lost], self.rows[~lost])
         np.testing.assert_array_equal(answer[lost], np.zeros_like(answer[lost]))
+        self.succeed("import", "--store", self.store, "--table", "m/t",
+                     "--from", self.directory / "t")
+        self.assertFalse(self.look_up())
+        self.assertEqual(self.verify()[0], 0)
 
 
 if __name__ == "__main__":

@@ -66,8 +66,9 @@ bool Damage(const fs::path& path, Kind kind, std::mt19937_64& random) {
   return bytes != before;
 }
 
-// "sst", "log", "MANIFEST", "CURRENT", "OPTIONS", ...
+// "sst", "log", "MANIFEST", "CURRENT", "OPTIONS", "pages", ...
 std::string TypeOf(const fs::path& path) {
+  if (path.parent_path().filename() == "pages") return "pages";
   if (path.has_extension()) return path.extension().string().substr(1);
   const std::string name = path.filename().string();
   return name.substr(0, name.find('-'));
@@ -128,20 +129,27 @@ void FetchAll(DurableStore& store, size_t number, const PlannedState& state, See
   }
 }
 
-class DamageTest : public testing::Test {
+// With rows in page files, and without.
+class DamageTest : public testing::TestWithParam<bool> {
  protected:
   DamageTest() { SetLogLevel(LogLevel::kOff); }
   ~DamageTest() override { SetLogLevel(LogLevel::kWarning); }
 
   // A store with imported rows, rows that were flushed, and rows that are in the log.
   void MakeStore() {
-    StoreRun run(kPlan, TestStoreOptions(whole_));
+    StoreRun run(kPlan, Options(whole_));
     ASSERT_TRUE(run.Open().ok());
     ASSERT_TRUE(run.DoEvents(kEvents / 2).ok());
     ASSERT_TRUE(run.Open().ok());  // recovery flushes the log
     ASSERT_TRUE(run.DoEvents(kEvents - kEvents / 2).ok());
     run.Close();
     state_.AdvanceTo(kEvents);
+  }
+
+  static RocksStoreOptions Options(const std::string& path) {
+    RocksStoreOptions options = TestStoreOptions(path);
+    options.imports_page_files = GetParam();
+    return options;
   }
 
   void CopyStore() {
@@ -205,8 +213,12 @@ class DamageTest : public testing::Test {
   PlannedState state_{kPlan};
 };
 
+INSTANTIATE_TEST_SUITE_P(All, DamageTest, testing::Bool(), [](const auto& test) {
+  return std::string(test.param ? "PageFiles" : "TableFiles");
+});
+
 // Every kind of damage in every kind of file.
-TEST_F(DamageTest, IsFoundAndNeverServed) {
+TEST_P(DamageTest, IsFoundAndNeverServed) {
   MakeStore();
   std::mt19937_64 random(Seed());
   std::map<std::string, uint64_t> trials;
@@ -229,8 +241,8 @@ TEST_F(DamageTest, IsFoundAndNeverServed) {
       if (type == "log" && kind == Kind::kCut && outcome.tail_lost) continue;
       EXPECT_FALSE(outcome.tail_lost && type != "log") << "an older state, without a word";
       EXPECT_TRUE(outcome.found || !outcome.met) << "met by reading, not found by verify";
-      if (type == "sst") {
-        EXPECT_TRUE(outcome.found) << "damage to a table file was not found";
+      if (type == "sst" || type == "pages") {
+        EXPECT_TRUE(outcome.found) << "damage to a file of rows was not found";
       }
     }
   }
@@ -239,10 +251,11 @@ TEST_F(DamageTest, IsFoundAndNeverServed) {
                 static_cast<unsigned long long>(count), static_cast<unsigned long long>(met[type]));
   }
   for (const char* type : {"sst", "log", "MANIFEST", "CURRENT"}) EXPECT_GT(trials[type], 0u);
+  EXPECT_EQ(trials["pages"] > 0, GetParam());
 }
 
 // A hundred bits of a store, each at a place drawn from all bytes of all files that mean something.
-TEST_F(DamageTest, VerifyFindsEveryFlipThatALookupMeets) {
+TEST_P(DamageTest, VerifyFindsEveryFlipThatALookupMeets) {
   MakeStore();
   std::mt19937_64 random(Seed() + 1);
   std::vector<std::pair<fs::path, uint64_t>> files;
@@ -280,17 +293,17 @@ TEST_F(DamageTest, VerifyFindsEveryFlipThatALookupMeets) {
 }
 
 // An import that waits for the server and rots meanwhile: taken whole and right, or not at all.
-TEST_F(DamageTest, ARottenStagedImportIsRefusedOrLost) {
+TEST_P(DamageTest, ARottenStagedImportIsRefusedOrLost) {
   constexpr EventPlan kStagedPlan = {.seed = 14, .import_every = 5};
   StoreRun run(kStagedPlan, [&] {
-    RocksStoreOptions options = TestStoreOptions(whole_);
+    RocksStoreOptions options = Options(whole_);
     options.role = OwnerRole::kServer;
     return options;
   }());
   ASSERT_TRUE(run.Open().ok());
   ASSERT_TRUE(run.DoEvents(4).ok());
   {
-    const auto import = StageImport(TestStoreOptions(whole_), PlannedSpecs());
+    const auto import = StageImport(Options(whole_), PlannedSpecs());
     ASSERT_TRUE(import.ok()) << import.status();
     const auto committed = FillAndCommit(**import, kStagedPlan, 5);
     ASSERT_TRUE(committed.ok() && committed->staged) << committed.status();
@@ -333,7 +346,7 @@ TEST_F(DamageTest, ARottenStagedImportIsRefusedOrLost) {
 }
 
 // The judge itself: a store with one wrong row, correctly checksummed, is called wrong.
-TEST_F(DamageTest, TheJudgeFindsAPlantedRow) {
+TEST_P(DamageTest, TheJudgeFindsAPlantedRow) {
   MakeStore();
   CopyStore();
   {

@@ -36,7 +36,11 @@ absl::Status RetryFor(Duration time, const std::function<absl::Status()>& attemp
 
 class DiskTest : public FailingDiskTest {
  protected:
-  RocksStoreOptions Options() const { return FailingDiskTest::Options(SyncMode::kNever); }
+  RocksStoreOptions Options() const {
+    RocksStoreOptions options = FailingDiskTest::Options(SyncMode::kNever);
+    options.imports_page_files = imports_page_files_;
+    return options;
+  }
   // Until the disk has failed more often: what the events gave RocksDB's threads to do may still
   // wait for one.
   void AwaitFailure(uint64_t failures_before) const {
@@ -55,7 +59,20 @@ class DiskTest : public FailingDiskTest {
     ASSERT_TRUE(report.ok()) << report.status();
     EXPECT_EQ(report->damage_count, 0u) << report->damage.front().what;
   }
+
+  bool imports_page_files_ = false;
 };
+
+// As DiskTest, with rows in page files and without. What fails of page files themselves:
+// page_file_fault_test.
+class RowFilesDiskTest : public DiskTest, public testing::WithParamInterface<bool> {
+ protected:
+  RowFilesDiskTest() { imports_page_files_ = GetParam(); }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, RowFilesDiskTest, testing::Bool(), [](const auto& test) {
+  return std::string(test.param ? "PageFiles" : "TableFiles");
+});
 
 // Runs the flow with `free_bytes` left on the disk; true when it met the full disk.
 bool RunOnAFullDisk(StoreRun& run, FaultFileSystem& disk, uint64_t events) {
@@ -79,7 +96,7 @@ bool RunOnAFullDisk(StoreRun& run, FaultFileSystem& disk, uint64_t events) {
 // Row 10 of the matrix: at open, log write, flush, compaction and import, wherever the budget ends.
 // Half a MiB stays free for the flushes of a quarter: the guard refuses in time what would fill the
 // disk.
-TEST_F(DiskTest, AFullDiskIsAStatusAndAllGoesOnWhenThereIsSpace) {
+TEST_P(RowFilesDiskTest, AFullDiskIsAStatusAndAllGoesOnWhenThereIsSpace) {
   constexpr uint64_t kEvents = 45;
   uint64_t full = 0;
   uint64_t trials = 0;
@@ -203,11 +220,12 @@ class SmallDisk {
   std::string why_not_;
 };
 
-TEST_F(DiskTest, AFullRealDiskIsAStatusToo) {
+TEST_P(RowFilesDiskTest, AFullRealDiskIsAStatusToo) {
   const std::string at = directory_.path("small");
   SmallDisk small(at);
   if (!small.mounted()) GTEST_SKIP() << "no small tmpfs can be mounted: " << small.why_not();
   RocksStoreOptions options = TestStoreOptions(at + "/store");
+  options.imports_page_files = GetParam();
   options.config.free_bytes_min = 512 << 10;
   StoreRun run(kPlan, options);
   ASSERT_TRUE(run.Open().ok());
@@ -229,11 +247,12 @@ TEST_F(DiskTest, AFullRealDiskIsAStatusToo) {
 }
 
 // By the process that has the store, and by a command that opens it first.
-TEST_F(DiskTest, ATableIsDroppedFromAFullRealDisk) {
+TEST_P(RowFilesDiskTest, ATableIsDroppedFromAFullRealDisk) {
   const std::string at = directory_.path("small");
   SmallDisk small(at);
   if (!small.mounted()) GTEST_SKIP() << "no small tmpfs can be mounted: " << small.why_not();
   RocksStoreOptions options = TestStoreOptions(at + "/store");
+  options.imports_page_files = GetParam();
   options.config.free_bytes_min = 512 << 10;
   StoreRun run(kPlan, options);
   ASSERT_TRUE(run.Open().ok());
@@ -279,7 +298,7 @@ uint64_t RunWithFailure(DiskTest&, StoreRun& run, FaultFileSystem& disk, const F
 }
 
 // Row 11: the n-th call fails, once or from then on; n all over the flow.
-TEST_F(DiskTest, AnyFileCallMayFail) {
+TEST_P(RowFilesDiskTest, AnyFileCallMayFail) {
   const uint64_t seed = FromEnvironment("HPS_TEST_SEED", std::random_device{}());
   const uint64_t trials = Trials(FromEnvironment("HPS_TEST_FILE_CALLS", 20));
   std::printf("HPS_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
@@ -340,7 +359,7 @@ TEST_F(DiskTest, AStagedFileThatCantBeReadFailsTheImport) {
 }
 
 // What was synced survives a power cut; what was not may be lost, but from the end only.
-TEST_F(DiskTest, APowerCutTakesOnlyTheUnsyncedEnd) {
+TEST_P(RowFilesDiskTest, APowerCutTakesOnlyTheUnsyncedEnd) {
   std::mt19937_64 random(11);
   uint64_t lost = 0;
   for (int trial = 0; trial < 30; ++trial) {

@@ -1,8 +1,9 @@
 // The process that kill_test kills: does planned events to a store and reports each one when it is
 // acknowledged, until it is killed or the last event is done.
 //
-//   kill_child STORE SEED IMPORT_EVERY DROP_EVERY FIRST LAST SYNC WAY
+//   kill_child STORE SEED IMPORT_EVERY DROP_EVERY PAGE_FILES FIRST LAST SYNC WAY
 //
+// PAGE_FILES is 1 if imports write page files, else 0.
 // SYNC is always, interval or never. WAY is "plain"; or "staged": the one event is an import, made
 // as a command makes it beside a server; or a defect that the parent must notice: "early" reports
 // events that have not been done yet, "torn" leaves an event half done.
@@ -80,6 +81,7 @@ int Run(const Arguments& arguments) {
   if (record != nullptr) FaultPoints::Record();
   const bool fails_by_plan = std::getenv("HPS_FAULT_ARM") != nullptr;
   RocksStoreOptions options = TestStoreOptions(arguments.store);
+  options.imports_page_files = arguments.plan.page_files;
   options.config.sync = arguments.sync;
   options.config.sync_interval = std::chrono::milliseconds(5);
   if (arguments.way == "staged") {
@@ -111,14 +113,17 @@ int Run(const Arguments& arguments) {
 }  // namespace hps
 
 int main(int count, char** values) {
-  if (count != 9) return 2;
+  if (count != 10) return 2;
   auto number = [&](int i) { return std::strtoull(values[i], nullptr, 10); };
   hps::Arguments arguments;
   arguments.store = values[1];
-  arguments.plan = {.seed = number(2), .import_every = number(3), .drop_every = number(4)};
-  arguments.first = number(5);
-  arguments.last = number(6);
-  arguments.sync = hps::ParseSync(values[7]);
-  arguments.way = values[8];
+  arguments.plan = {.seed = number(2),
+                    .import_every = number(3),
+                    .drop_every = number(4),
+                    .page_files = number(5) != 0};
+  arguments.first = number(6);
+  arguments.last = number(7);
+  arguments.sync = hps::ParseSync(values[8]);
+  arguments.way = values[9];
   return hps::Run(arguments);
 }

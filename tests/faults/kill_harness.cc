@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "l3_rocksdb/files/page_store.h"
 #include "tests/faults/test_fault_store.h"
 
 namespace hps {
@@ -28,8 +30,8 @@ absl::StatusOr<ChildProcess> KillHarness::Start(uint64_t last,
                                                 const std::string& way) {
   return ChildProcess::Start(ProgramBesideThisOne("kill_child"),
                              {store(), absl::StrCat(plan_.seed), absl::StrCat(plan_.import_every),
-                              absl::StrCat(plan_.drop_every), absl::StrCat(state_.events() + 1),
-                              absl::StrCat(last), sync_, way},
+                              absl::StrCat(plan_.drop_every), plan_.page_files ? "1" : "0",
+                              absl::StrCat(state_.events() + 1), absl::StrCat(last), sync_, way},
                              environment);
 }
 
@@ -84,7 +86,7 @@ absl::Status KillHarness::Check() {
                        OpenRocksStore(TestStoreOptions(store())));
   state_.AdvanceTo(std::max(state_.events(), acknowledged_));
   const absl::Status without = state_.Compare(*opened);
-  if (without.ok()) return CheckStaging();
+  if (without.ok()) return CheckLeftovers(*opened);
   state_.AdvanceTo(state_.events() + 1);
   const absl::Status with = state_.Compare(*opened);
   if (!with.ok()) {
@@ -93,15 +95,22 @@ absl::Status KillHarness::Check() {
         without.message(), ") nor the next one (", with.message(), ")"));
   }
   ++counts_.carried;
-  return CheckStaging();
+  return CheckLeftovers(*opened);
 }
 
 // What a dead import has left is gone once the store has a new writer.
-absl::Status KillHarness::CheckStaging() const {
+absl::Status KillHarness::CheckLeftovers(DurableStore& opened) const {
   std::error_code error;
   const std::filesystem::path staging = store() + "/staging";
   for (const auto& entry : std::filesystem::directory_iterator(staging, error))
     return absl::InternalError(absl::StrCat("left over: ", entry.path().string()));
+  HPS_ASSIGN_OR_RETURN(const std::vector<TableInfo> tables, opened.Tables());
+  std::set<std::string> known;
+  for (const TableInfo& table : tables) known.insert(PageFilePath(store(), table.incarnation, 0));
+  for (const auto& entry : std::filesystem::directory_iterator(PagesDirectory(store()), error)) {
+    if (!known.contains(entry.path().string()))
+      return absl::InternalError(absl::StrCat("left over: ", entry.path().string()));
+  }
   return absl::OkStatus();
 }
 

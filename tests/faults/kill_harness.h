@@ -60,7 +60,7 @@ class KillHarness {
   absl::StatusOr<ChildProcess> Start(uint64_t last, const std::vector<std::string>& environment,
                                      const std::string& way);
   void NoteReports(const ChildProcess& child);
-  absl::Status CheckStaging() const;
+  absl::Status CheckLeftovers(DurableStore& opened) const;
 
   const EventPlan plan_;
   const std::string sync_;

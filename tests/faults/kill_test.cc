@@ -67,11 +67,21 @@ TEST_P(KillTest, LosesNothingAcknowledged) {
 INSTANTIATE_TEST_SUITE_P(
     All, KillTest,
     testing::Values(
-        KillCase{"WritesSyncedNever", {.seed = 1}, "never", 30, 90'000},
-        KillCase{"WritesSyncedByInterval", {.seed = 2}, "interval", 15, 90'000},
-        KillCase{"WritesSyncedAlways", {.seed = 3}, "always", 15, 90'000},
-        KillCase{"Imports", {.seed = 4, .import_every = 1}, "never", 20, 200'000},
-        KillCase{"Mixed", {.seed = 5, .import_every = 4, .drop_every = 7}, "never", 20, 200'000}),
+        KillCase{"WritesSyncedNever", {.seed = 1}, "never", 20, 90'000},
+        KillCase{"WritesSyncedByInterval", {.seed = 2}, "interval", 10, 90'000},
+        KillCase{"WritesSyncedAlways", {.seed = 3}, "always", 10, 90'000},
+        KillCase{"Imports", {.seed = 4, .import_every = 1}, "never", 15, 200'000},
+        KillCase{"Mixed", {.seed = 5, .import_every = 4, .drop_every = 7}, "never", 15, 200'000},
+        KillCase{"PageImports",
+                 {.seed = 4, .import_every = 1, .page_files = true},
+                 "never",
+                 15,
+                 200'000},
+        KillCase{"PageMixed",
+                 {.seed = 5, .import_every = 4, .drop_every = 7, .page_files = true},
+                 "never",
+                 15,
+                 200'000}),
     [](const auto& test) { return std::string(test.param.name); });
 
 // Catches: processes that a killed test leaves behind.
@@ -129,7 +139,7 @@ std::set<std::string> PointsInSource() {
   std::set<std::string> points;
   const std::regex pattern("HPS_FAULT_POINT\\(\"(l3\\.[^\"]+)\"\\)");
   const std::string folder = std::string(HPS_SOURCE_DIRECTORY) + "/src/l3_rocksdb";
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     std::stringstream text;
     text << std::ifstream(entry.path()).rdbuf();
     const std::string source = text.str();
@@ -141,15 +151,25 @@ std::set<std::string> PointsInSource() {
 
 constexpr uint64_t kPointEvents = 24;
 constexpr EventPlan kPointPlan = {.seed = 8, .import_every = 6, .drop_every = 9};
+constexpr EventPlan kPagePointPlan = {
+    .seed = 8, .import_every = 6, .drop_every = 9, .page_files = true};
+
+class FaultPointKillTest : public testing::TestWithParam<EventPlan> {};
+
+INSTANTIATE_TEST_SUITE_P(All, FaultPointKillTest, testing::Values(kPointPlan, kPagePointPlan),
+                         [](const auto& test) {
+                           return std::string(test.param.page_files ? "PageFiles" : "TableFiles");
+                         });
 
 // Dies at three of the arrivals at each point, then goes on.
-TEST(FaultPointKillTest, EveryStepMayBeTheLast) {
-  const std::map<std::string, uint64_t> points = RecordPoints(kPointPlan, kPointEvents);
+TEST_P(FaultPointKillTest, EveryStepMayBeTheLast) {
+  const EventPlan& plan = GetParam();
+  const std::map<std::string, uint64_t> points = RecordPoints(plan, kPointEvents);
   ASSERT_FALSE(points.empty());
   uint64_t deaths = 0;
   for (const auto& [name, count] : points) {
     for (const uint64_t skipped : std::set<uint64_t>{0, count / 2, count - 1}) {
-      KillHarness harness(kPointPlan, "interval");
+      KillHarness harness(plan, "interval");
       const std::string arm = absl::StrCat("HPS_FAULT_ARM=", name, "=abort@", skipped);
       const auto ending = harness.RunToEnd(kPointEvents, {arm});
       ASSERT_TRUE(ending.ok()) << arm << ": " << ending.status();
@@ -167,9 +187,9 @@ TEST(FaultPointKillTest, EveryStepMayBeTheLast) {
 }
 
 // An error at each point leaves the old state or the new one, and a store that works.
-TEST(FaultPointKillTest, EveryStepMayFail) {
-  for (const auto& [name, count] : RecordPoints(kPointPlan, kPointEvents)) {
-    KillHarness harness(kPointPlan, "interval");
+TEST_P(FaultPointKillTest, EveryStepMayFail) {
+  for (const auto& [name, count] : RecordPoints(GetParam(), kPointEvents)) {
+    KillHarness harness(GetParam(), "interval");
     const std::string arm =
         absl::StrCat("HPS_FAULT_ARM=", name, "=fail:RESOURCE_EXHAUSTED@", count / 2);
     const auto ending = harness.RunToEnd(kPointEvents, {arm});
@@ -180,8 +200,25 @@ TEST(FaultPointKillTest, EveryStepMayFail) {
   }
 }
 
+// Catches: an import that switches to page files before they are durable, and before their names
+// are.
+TEST(PageFileKillTest, NothingSwitchesBeforeItsFilesAreSynced) {
+  constexpr EventPlan kPlan = {.seed = 9, .import_every = 1, .page_files = true};
+  for (const char* point :
+       {"l3_pages.sync.call", "l3_pages.sync_directory.call", "l3.pages.before_sync"}) {
+    KillHarness harness(kPlan, "never");
+    ASSERT_TRUE(harness.RunToEnd(2, {}).ok());
+    ASSERT_TRUE(harness.Check().ok());
+    const auto ending = harness.RunToEnd(1, {absl::StrCat("HPS_FAULT_ARM=", point, "=abort")});
+    ASSERT_TRUE(ending.ok() && ending->killed) << point;
+    const absl::Status checked = harness.Check();
+    EXPECT_TRUE(checked.ok()) << point << ": " << checked;
+    EXPECT_EQ(harness.counts().carried, 0u) << point << ": the import is there";
+  }
+}
+
 // An import beside a server: the child stages, this process is the server.
-class StagedImportKillTest : public testing::Test {
+class StagedImportKillTest : public testing::TestWithParam<bool> {
  protected:
   StagedImportKillTest() {
     EXPECT_TRUE(harness_.RunToEnd(3, {}).ok());
@@ -205,20 +242,24 @@ class StagedImportKillTest : public testing::Test {
     return *changed;
   }
 
-  static constexpr EventPlan kPlan = {.seed = 9, .import_every = 4};
-  KillHarness harness_{kPlan, "never"};
+  const EventPlan plan_ = {.seed = 9, .import_every = 4, .page_files = GetParam()};
+  KillHarness harness_{plan_, "never"};
   std::unique_ptr<DurableStore> server_;
-  PlannedState state_{kPlan};
+  PlannedState state_{plan_};
 };
 
-TEST_F(StagedImportKillTest, AStagedImportIsTakenWhole) {
+INSTANTIATE_TEST_SUITE_P(All, StagedImportKillTest, testing::Bool(), [](const auto& test) {
+  return std::string(test.param ? "PageFiles" : "TableFiles");
+});
+
+TEST_P(StagedImportKillTest, AStagedImportIsTakenWhole) {
   ASSERT_NE(server_, nullptr);
   const auto ending = harness_.RunToEnd(1, {}, "staged");
   ASSERT_TRUE(ending.ok() && ending->exit_code == 0) << ending.status();
   EXPECT_TRUE(RefreshAndCompare());
 }
 
-TEST_F(StagedImportKillTest, ACommandThatDiesBeforeItIsReadyChangesNothing) {
+TEST_P(StagedImportKillTest, ACommandThatDiesBeforeItIsReadyChangesNothing) {
   ASSERT_NE(server_, nullptr);
   for (const char* point :
        {"l3.import.before_finish", "l3.import.after_finish", "l3.stage.before_ready"}) {
@@ -232,7 +273,7 @@ TEST_F(StagedImportKillTest, ACommandThatDiesBeforeItIsReadyChangesNothing) {
 }
 
 // Catches: a replaced import that goes before the newer one is complete, or comes back over it.
-TEST_F(StagedImportKillTest, ACommandThatDiesWhileItReplacesAnImportLeavesItsOwn) {
+TEST_P(StagedImportKillTest, ACommandThatDiesWhileItReplacesAnImportLeavesItsOwn) {
   ASSERT_NE(server_, nullptr);
   const RocksStoreOptions options = TestStoreOptions(harness_.store());
   for (const char* point : {"l3.stage.before_removal", "l3.stage.in_removal"}) {
@@ -261,8 +302,9 @@ const std::set<std::string>& PointsTestedElsewhere() {
   return points;
 }
 
-TEST(FaultPointKillTest, NoFaultPointIsForgotten) {
-  const std::map<std::string, uint64_t> reached = RecordPoints(kPointPlan, kPointEvents);
+TEST(FaultPointsOfTheStoreTest, NoneIsForgotten) {
+  std::map<std::string, uint64_t> reached = RecordPoints(kPointPlan, kPointEvents);
+  reached.merge(RecordPoints(kPagePointPlan, kPointEvents));
   for (const std::string& point : PointsInSource()) {
     EXPECT_TRUE(reached.contains(point) || PointsTestedElsewhere().contains(point))
         << point << " is in the source, but no test dies there";

@@ -17,13 +17,15 @@ constexpr uint64_t kOldRows = 100;
 constexpr uint64_t kNewRows = 200;
 constexpr uint64_t kNewestRows = 300;
 
-class StagingFaultTest : public FailingDiskTest {
+// With rows in page files, and without. What fails of page files: page_file_fault_test.
+class StagingFaultTest : public FailingDiskTest, public testing::WithParamInterface<bool> {
  protected:
   void OpenServer() { OpenServer(TestStoreOptions(directory_.path("store"))); }
   void OpenServer(RocksStoreOptions options) {
     server_.reset();
     Clean();
     options.role = OwnerRole::kServer;
+    options.imports_page_files = GetParam();
     auto opened = OpenRocksStore(options);
     ASSERT_TRUE(opened.ok()) << opened.status();
     server_ = *std::move(opened);
@@ -34,7 +36,9 @@ class StagingFaultTest : public FailingDiskTest {
   // As a command does it beside the server, on the disk that fails.
   absl::StatusOr<BulkImport::Result> Stage(uint64_t row_count = kNewRows) {
     const TableSpec spec = OneTable();
-    return FillOneTable(StageImport(Options(SyncMode::kNever), {&spec, 1}), row_count);
+    RocksStoreOptions options = Options(SyncMode::kNever);
+    options.imports_page_files = GetParam();
+    return FillOneTable(StageImport(options, {&spec, 1}), row_count);
   }
   uint64_t RowCount() const { return server_->Tables()->at(0).row_count; }
   bool NothingIsStaged() const {
@@ -44,9 +48,13 @@ class StagingFaultTest : public FailingDiskTest {
   std::unique_ptr<DurableStore> server_;
 };
 
+INSTANTIATE_TEST_SUITE_P(All, StagingFaultTest, testing::Bool(), [](const auto& test) {
+  return std::string(test.param ? "PageFiles" : "TableFiles");
+});
+
 // Catches: an import that fails after its manifest has its name, and whose files are then removed
 // under the server that has begun to take it.
-TEST_F(StagingFaultTest, AStagedImportIsReadyOrGoneWhateverCallFails) {
+TEST_P(StagingFaultTest, AStagedImportIsReadyOrGoneWhateverCallFails) {
   OpenServer();
   disk_->Fail({.nth = UINT64_MAX});
   ASSERT_TRUE(Stage().ok());
@@ -81,7 +89,7 @@ TEST_F(StagingFaultTest, AStagedImportIsReadyOrGoneWhateverCallFails) {
 }
 
 // Catches: an import that goes before the newer one is there for good.
-TEST_F(StagingFaultTest, TheNewestCompleteImportIsThereWhateverCallFails) {
+TEST_P(StagingFaultTest, TheNewestCompleteImportIsThereWhateverCallFails) {
   OpenServer();
   ASSERT_TRUE(Stage().ok());
   disk_->Fail({.nth = UINT64_MAX});
@@ -115,8 +123,8 @@ TEST_F(StagingFaultTest, TheNewestCompleteImportIsThereWhateverCallFails) {
 }
 
 // Catches: a loss that is told at every load while the disk keeps what is to be removed.
-TEST_F(StagingFaultTest, OnlyWhatHasGoneIsLost) {
-  for (const char* damaged : {".sst", "/manifest"}) {
+TEST_P(StagingFaultTest, OnlyWhatHasGoneIsLost) {
+  for (const char* damaged : {GetParam() ? ".rows" : ".sst", "/manifest"}) {
     SCOPED_TRACE(damaged);
     OpenServer(Options(SyncMode::kNever));
     ASSERT_TRUE(Stage().ok());

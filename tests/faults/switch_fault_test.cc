@@ -16,6 +16,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "l3_rocksdb/database.h"
+#include "l3_rocksdb/files/page_store.h"
 #include "l3_rocksdb/salvage/verify.h"
 #include "tests/faults/failing_disk.h"
 #include "tests/faults/one_table.h"
@@ -44,7 +45,8 @@ std::set<std::string> FamiliesIn(const std::string& path) {
   return families;
 }
 
-class SwitchFaultTest : public FailingDiskTest {
+// With rows in page files, and without.
+class SwitchFaultTest : public FailingDiskTest, public testing::WithParamInterface<bool> {
  protected:
   // Both with a network of the model, whose bytes are another number of characters.
   absl::Status Import(uint64_t row_count) {
@@ -55,7 +57,8 @@ class SwitchFaultTest : public FailingDiskTest {
   // As a command beside the server, on the machine's own disk.
   absl::Status Stage(uint64_t row_count) {
     const TableSpec spec = OneTable();
-    const RocksStoreOptions options = TestStoreOptions(directory_.path("store"));
+    RocksStoreOptions options = TestStoreOptions(directory_.path("store"));
+    options.imports_page_files = GetParam();
     return FillOneTable(WithNetwork(StageImport(options, {&spec, 1}), row_count), row_count)
         .status();
   }
@@ -78,6 +81,7 @@ class SwitchFaultTest : public FailingDiskTest {
     store_.reset();
     RocksStoreOptions options = Options(SyncMode::kNever);
     options.role = OwnerRole::kServer;
+    options.imports_page_files = GetParam();
     auto opened = OpenRocksStore(options);
     ASSERT_TRUE(opened.ok()) << opened.status();
     store_ = *std::move(opened);
@@ -120,11 +124,36 @@ class SwitchFaultTest : public FailingDiskTest {
                             [](const std::string& name) { return name.starts_with("network-"); }),
               1U);
     EXPECT_EQ(families, TableFamilies());
-    EXPECT_EQ(ListedFamilies(), TableFamilies());
+    if (GetParam()) {
+      EXPECT_TRUE(ListedFamilies().empty());
+      EXPECT_EQ(PageFiles(), CurrentPageFiles());
+    } else {
+      EXPECT_EQ(ListedFamilies(), TableFamilies());
+    }
+  }
+  // Those that there are.
+  std::set<std::string> PageFiles() const {
+    std::set<std::string> files;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(PagesDirectory(directory_.path("store"))))
+      files.insert(entry.path().string());
+    return files;
+  }
+  // Those that its tables need: each was imported in one part.
+  std::set<std::string> CurrentPageFiles() const {
+    std::set<std::string> files;
+    const std::vector<TableInfo> tables = *store_->Tables();
+    for (const TableInfo& table : tables)
+      files.insert(PageFilePath(directory_.path("store"), table.incarnation, 0));
+    return files;
   }
 
   std::unique_ptr<DurableStore> store_;
 };
+
+INSTANTIATE_TEST_SUITE_P(All, SwitchFaultTest, testing::Bool(), [](const auto& test) {
+  return std::string(test.param ? "PageFiles" : "TableFiles");
+});
 
 // Background work that had begun on the failing disk may report its error only now.
 template <typename Attempt>
@@ -152,7 +181,7 @@ std::vector<FileFaultPlan> PlansFor(uint64_t call_count, const rocksdb::IOStatus
 
 // Catches: a staged import whose commit has failed and can't be tried again before the next open,
 // because its column family is there already; and files of it that stay until then.
-TEST_F(SwitchFaultTest, AStagedImportCanBeCommittedOnceTheDiskWorks) {
+TEST_P(SwitchFaultTest, AStagedImportCanBeCommittedOnceTheDiskWorks) {
   OpenServer();
   ASSERT_TRUE(Stage(kNewRows).ok());
   disk_->Fail({.nth = UINT64_MAX, .calls = kFileCreate | kFileAppend | kFileSync | kFileChange});

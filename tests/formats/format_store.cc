@@ -46,6 +46,12 @@ std::vector<FormatTable> Tables() {
           {.name = "n/empty"},
           {.name = "n/lost", .keys = Keys(kLostRowCount)}};
 }
+// All but the last, which stays in RocksDB with what a repair has marked as lost.
+std::vector<FormatTable> TablesInPageFiles() {
+  std::vector<FormatTable> tables = Tables();
+  tables.pop_back();
+  return tables;
+}
 FormatTable StagedTable() { return {.name = "s/staged", .dim = 4, .keys = Keys(kStagedRowCount)}; }
 
 TableSpec SpecOf(const FormatTable& table) {
@@ -107,6 +113,16 @@ ModelNetwork NetworkOf(const std::string& model) {
                                   {.name = "dense"}}};
   network.digest = NetworkDigest(network);
   return network;
+}
+
+// With the network of model "m".
+absl::Status Import(const RocksStoreOptions& options, const std::vector<FormatTable>& tables) {
+  std::vector<TableSpec> specs;
+  for (const FormatTable& table : tables) specs.push_back(SpecOf(table));
+  HPS_ASSIGN_OR_RETURN(const auto store, OpenRocksStore(options));
+  HPS_ASSIGN_OR_RETURN(const auto import, store->BeginImport(specs));
+  HPS_RETURN_IF_ERROR(import->SetNetwork("m", NetworkOf("m")));
+  return Fill(*import, tables);
 }
 
 absl::Status CheckNetwork(DurableStore& store, const std::string& model) {
@@ -178,22 +194,17 @@ RocksStoreOptions FormatStoreOptions(const std::string& path, OpenMode mode) {
 
 absl::Status MakeFormatStore(const std::string& path) {
   RocksStoreOptions options = FormatStoreOptions(path, OpenMode::kCreate);
-  std::vector<TableSpec> specs;
-  for (const FormatTable& table : Tables()) specs.push_back(SpecOf(table));
-  {
-    HPS_ASSIGN_OR_RETURN(const auto store, OpenRocksStore(options));
-    HPS_ASSIGN_OR_RETURN(const auto import, store->BeginImport(specs));
-    HPS_RETURN_IF_ERROR(import->SetNetwork("m", NetworkOf("m")));
-    HPS_RETURN_IF_ERROR(Fill(*import, Tables()));
-  }
+  HPS_RETURN_IF_ERROR(Import(options, Tables()));
   HPS_RETURN_IF_ERROR(FlipBit(path));
   HPS_RETURN_IF_ERROR(VerifyRocksStore(options, true, {}).status());
+  options.imports_page_files = true;
+  HPS_RETURN_IF_ERROR(Import(options, TablesInPageFiles()));
   options.role = OwnerRole::kServer;
   HPS_ASSIGN_OR_RETURN(const auto server, OpenRocksStore(options));
   HPS_RETURN_IF_ERROR(Update(*server));
   const TableSpec staged = SpecOf(StagedTable());
-  HPS_ASSIGN_OR_RETURN(const auto import,
-                       StageImport(FormatStoreOptions(path, OpenMode::kCreate), {&staged, 1}));
+  options.role = OwnerRole::kCommand;
+  HPS_ASSIGN_OR_RETURN(const auto import, StageImport(options, {&staged, 1}));
   HPS_RETURN_IF_ERROR(import->SetNetwork("s", NetworkOf("s")));
   return Fill(*import, {StagedTable()});
 }

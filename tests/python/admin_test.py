@@ -204,7 +204,7 @@ class StoreTest(support.StoreTestCase):
         self.make_store()
         report = hps.verify(self.path)
         self.assertEqual((report["rows"], report["damage_count"]), (2 * support.ROWS, 0))
-        file = max((self.path).rglob("*.sst"), key=lambda path: path.stat().st_size)
+        file = max((self.path / "pages").iterdir(), key=lambda path: path.stat().st_size)
         data = bytearray(file.read_bytes())
         data[1000] ^= 0xff
         file.write_bytes(data)

@@ -1,10 +1,12 @@
 // A disk that does not answer: loaded before the C library (LD_PRELOAD), it makes every read of a
 // file at an offset wait while the file exists that HPS_STUCK_READS names. That is a named pipe,
-// which nobody writes to: opening it to read is the waiting. RocksDB reads its tables so.
+// which nobody writes to: opening it to read is the waiting. RocksDB reads its tables so. Page
+// files are read so where the system has no io_uring; here it has none.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -39,4 +41,13 @@ extern "C" __attribute__((visibility("default"))) ssize_t pread64(int file, void
                                                                   off64_t offset) {
   WaitWhileStuck(file);
   return syscall(SYS_pread64, file, to, bytes, offset);
+}
+
+// Of liburing.
+struct io_uring;
+struct io_uring_params;
+extern "C" __attribute__((visibility("default"))) int io_uring_queue_init_params(unsigned,
+                                                                                 io_uring*,
+                                                                                 io_uring_params*) {
+  return -EPERM;
 }

@@ -1,6 +1,7 @@
 #include "l3_rocksdb/files/store_files.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -14,12 +15,13 @@
 namespace hps {
 namespace {
 
+constexpr size_t kCopyBytes = size_t{1} << 20;
 constexpr char kTemporaryExtension[] = ".dbtmp";  // files that RocksDB renames when complete
 
 bool IsOurs(const std::string& name) {
   return name == "." || name == ".." || name == "hps.lock" || name == "hps.manifest" ||
-         name == "hps.manifest.tmp" || name == "hps.reserve" || name == "staging" ||
-         name == "snapshots" || name == "parked" || name == "lost+found";
+         name == "hps.manifest.tmp" || name == "hps.reserve" || name == "pages" ||
+         name == "staging" || name == "snapshots" || name == "parked" || name == "lost+found";
 }
 
 // Files that RocksDB creates before CURRENT. An interrupted creation may leave them.
@@ -34,6 +36,15 @@ bool HoldsRows(const std::string& name) {
   const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
   const std::string_view extension = std::string_view(name).substr(digits);
   return digits > 0 && (extension == ".sst" || extension == ".log");
+}
+
+// Whether a link failed because the file system has none. RocksDB tells so for two error numbers;
+// FAT and some file systems in user space answer with others.
+bool IsWithoutLinks(const rocksdb::Status& status) {
+  if (status.ok() || status.IsNotSupported()) return !status.ok();
+  const std::string text = status.ToString();
+  return absl::StrContains(text, std::generic_category().message(EPERM)) ||
+         absl::StrContains(text, std::generic_category().message(ENOSYS));
 }
 
 bool IsGone(const rocksdb::Status& status) {
@@ -139,6 +150,38 @@ absl::Status RemoveFile(rocksdb::Env* env, const std::string& path) {
   const rocksdb::Status removed = env->DeleteFile(path);
   if (IsGone(removed)) return absl::OkStatus();
   return FromRocksStatus(removed, absl::StrCat("removing '", path, "'"));
+}
+
+absl::Status CopyFile(rocksdb::Env* env, const std::string& from, const std::string& to,
+                      uint64_t size) {
+  const std::string what = absl::StrCat("copying '", from, "' to '", to, "'");
+  std::unique_ptr<rocksdb::SequentialFile> source;
+  std::unique_ptr<rocksdb::WritableFile> target;
+  const rocksdb::EnvOptions options;
+  HPS_RETURN_IF_ERROR(FromRocksStatus(env->NewSequentialFile(from, &source, options), what));
+  HPS_RETURN_IF_ERROR(FromRocksStatus(env->NewWritableFile(to, &target, options), what));
+  std::vector<char> buffer(kCopyBytes);
+  while (size > 0) {
+    rocksdb::Slice piece;
+    rocksdb::Status status =
+        source->Read(std::min<uint64_t>(size, buffer.size()), &piece, buffer.data());
+    if (status.ok() && piece.empty()) status = rocksdb::Status::Corruption("the file is shorter");
+    if (status.ok()) status = target->Append(piece);
+    HPS_RETURN_IF_ERROR(FromRocksStatus(status, what));
+    size -= piece.size();
+  }
+  rocksdb::Status ended = target->Sync();
+  if (ended.ok()) ended = target->Close();
+  return FromRocksStatus(ended, what);
+}
+
+absl::Status LinkOrCopyFile(rocksdb::Env* env, const std::string& from, const std::string& to) {
+  const std::string what = absl::StrCat("linking '", from, "' to '", to, "'");
+  const rocksdb::Status linked = env->LinkFile(from, to);
+  if (!IsWithoutLinks(linked)) return FromRocksStatus(linked, what);
+  uint64_t size = 0;
+  HPS_RETURN_IF_ERROR(FromRocksStatus(env->GetFileSize(from, &size), what));
+  return CopyFile(env, from, to, size);
 }
 
 absl::Status RemoveTemporaryFiles(rocksdb::Env* env, const std::string& path) {

@@ -3,6 +3,7 @@
 
 #include <rocksdb/env.h>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -36,6 +37,15 @@ absl::Status RemoveTree(rocksdb::Env* env, const std::string& path);
 
 // A missing file is no error.
 absl::Status RemoveFile(rocksdb::Env* env, const std::string& path);
+
+// Copies the first `size` bytes of a file, and syncs them. Errors: DATA_LOSS (the file is shorter),
+// RESOURCE_EXHAUSTED, UNAVAILABLE; a part of the copy may stay.
+absl::Status CopyFile(rocksdb::Env* env, const std::string& from, const std::string& to,
+                      uint64_t size);
+
+// Gives a file another name. Copies it where the file system has no hard links. Errors: those of
+// CopyFile.
+absl::Status LinkOrCopyFile(rocksdb::Env* env, const std::string& from, const std::string& to);
 
 // Removes the temporary files of killed writers. RocksDB writes some files under a temporary name
 // first and never removes the remains of its options files. Files that cannot be removed stay for

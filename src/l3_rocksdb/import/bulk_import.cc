@@ -75,6 +75,7 @@ absl::StatusOr<std::unique_ptr<BulkImport>> RocksImport::Begin(std::shared_ptr<D
     StagedTable table;
     table.spec = spec;
     table.incarnation = DrawIncarnation();
+    table.in_page_files = options.imports_page_files;
     import->import_.tables.push_back(std::move(table));
   }
   return std::unique_ptr<BulkImport>(std::move(import));
@@ -188,6 +189,7 @@ absl::Status RocksImport::FinishFiles() {
     table.row_count += part.row_count;
     table.row_files.insert(table.row_files.end(), part.row_files.begin(), part.row_files.end());
     table.key_files.insert(table.key_files.end(), part.key_files.begin(), part.key_files.end());
+    table.page_files.insert(table.page_files.end(), part.page_files.begin(), part.page_files.end());
   }
   return SyncDirectory(EnvOf(options_), directory_.path);
 }

@@ -17,6 +17,7 @@
 #include "base/macros.h"
 #include "l3_rocksdb/files/file_checksum.h"
 #include "l3_rocksdb/files/store_files.h"
+#include "l3_rocksdb/import/staged_pages.h"
 #include "l3_rocksdb/status.h"
 #include "l3_rocksdb/store_table.h"
 #include "tier/table_payload.h"
@@ -68,6 +69,8 @@ std::vector<TableRecord> RecordsOf(const Database& database, const StagedImport&
     next_order = std::max(next_order, table.order + 1);
   std::vector<TableRecord> records;
   for (const StagedTable& table : import.tables) {
+    std::vector<PageFileRecord> page_files;
+    for (const StagedPageFile& file : table.page_files) page_files.push_back(file.record);
     const auto known = catalog.tables.find(table.spec.name);
     const uint64_t order = known != catalog.tables.end() ? known->second.order : next_order++;
     records.push_back({.spec = table.spec,
@@ -75,7 +78,9 @@ std::vector<TableRecord> RecordsOf(const Database& database, const StagedImport&
                        .row_count = table.row_count,
                        .order = order,
                        .update_start = import.update_start,
-                       .import_id = import.import_id});
+                       .import_id = import.import_id,
+                       .in_page_files = table.in_page_files,
+                       .page_files = std::move(page_files)});
   }
   return records;
 }
@@ -123,6 +128,8 @@ absl::Status CheckFiles(const Database& database, const StagedImport& import) {
       HPS_RETURN_IF_ERROR(CheckFile(database, import, file));
     for (const StagedFile& file : table.key_files)
       HPS_RETURN_IF_ERROR(CheckFile(database, import, file));
+    for (const StagedPageFile& file : table.page_files)
+      HPS_RETURN_IF_ERROR(CheckStagedPages(import, table, file));
   }
   if (import.network.has_value()) return ReadStagedNetwork(database.env(), import).status();
   return absl::OkStatus();
@@ -237,6 +244,7 @@ absl::Status WriteFamilies(Database& database, const StagedImport& import,
     HPS_RETURN_IF_ERROR(database.PutNewNetwork(import.network->model, network, contents));
   }
   HPS_ASSIGN_OR_RETURN(contents.handles, database.CreateFamilies(contents.tables));
+  HPS_RETURN_IF_ERROR(TakePageFiles(database, import, contents));
   return IngestFiles(database, import, contents.handles);
 }
 

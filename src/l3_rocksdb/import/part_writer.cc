@@ -44,6 +44,7 @@ PartWriter::PartWriter(const RocksOptions& options, const StagedTable& table, st
 absl::Status PartWriter::Add(std::span<const Key> keys, HostRows rows) {
   const size_t row_bytes = table_.spec.row_bytes();
   HPS_CHECK(rows.row_count >= keys.size() && (keys.empty() || rows.row_bytes == row_bytes));
+  if (table_.in_page_files) return AddToPages(keys, rows);
   for (size_t i = 0; i < keys.size(); ++i) {
     if (written_.row_count > 0 && keys[i] <= written_.last_key) {
       return absl::InvalidArgumentError(absl::StrCat("table '", table_.spec.name, "': key ",
@@ -55,6 +56,17 @@ absl::Status PartWriter::Add(std::span<const Key> keys, HostRows rows) {
     HPS_RETURN_IF_ERROR(AddValue(keys[i], value_));
   }
   return absl::OkStatus();
+}
+
+absl::Status PartWriter::AddToPages(std::span<const Key> keys, HostRows rows) {
+  if (page_writer_ == nullptr) {
+    const std::string name = prefix_ + ".rows";
+    written_.page_files.push_back({.name = name});
+    HPS_ASSIGN_OR_RETURN(page_writer_,
+                         PageFileWriter::Create(directory_ + "/" + name, table_.incarnation,
+                                                table_.spec.row_bytes()));
+  }
+  return page_writer_->Add(keys, rows);
 }
 
 absl::Status PartWriter::AddValue(Key key, std::string_view value) {
@@ -103,6 +115,13 @@ absl::Status PartWriter::WriteKeyChunk() {
 }
 
 absl::StatusOr<WrittenPart> PartWriter::Finish() {
+  if (page_writer_ != nullptr) {
+    HPS_ASSIGN_OR_RETURN(const PageFileDescription file, page_writer_->Finish());
+    written_.page_files.back().record = {file.row_count, file.first_key, file.last_key};
+    written_.row_count = file.row_count;
+    written_.first_key = file.first_key;
+    written_.last_key = file.last_key;
+  }
   if (!chunk_.empty()) HPS_RETURN_IF_ERROR(WriteKeyChunk());
   if (row_writer_ != nullptr) HPS_RETURN_IF_ERROR(FinishRowFile());
   if (key_writer_ != nullptr) {

@@ -1,4 +1,4 @@
-// Writes one range of one table as sorted files that RocksDB ingests unchanged.
+// Writes one range of one table: as a page file, or as sorted files that RocksDB ingests unchanged.
 #pragma once
 
 #include <rocksdb/sst_file_writer.h>
@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "hps/span.h"
+#include "l3_pages/page_file_writer.h"
 #include "l3_rocksdb/import/staging.h"
 #include "l3_rocksdb/rocks_options.h"
 
@@ -23,6 +24,7 @@ struct WrittenPart {
   uint64_t row_count = 0;  // 0 = no files; first_key and last_key are not set
   std::vector<StagedFile> row_files;
   std::vector<StagedFile> key_files;
+  std::vector<StagedPageFile> page_files{};  // of an import into page files: one
 };
 
 // For one thread. A file has about kTableFileBytes; its name begins with `prefix`. Uses up to
@@ -37,13 +39,14 @@ class PartWriter {
   // After an error, the rows before the failed one have been added.
   absl::Status Add(std::span<const Key> keys, HostRows rows);
 
-  // Adds a stored value unchanged. REQUIRES: keys ascending.
+  // Adds a stored value unchanged. REQUIRES: keys ascending; the table is not in page files.
   absl::Status AddValue(Key key, std::string_view value);
 
   // Completes and syncs the files. REQUIRES: no Add afterwards.
   absl::StatusOr<WrittenPart> Finish();
 
  private:
+  absl::Status AddToPages(std::span<const Key> keys, HostRows rows);
   absl::Status OpenRowFile();
   absl::Status FinishRowFile();
   absl::Status WriteKeyChunk();
@@ -55,6 +58,7 @@ class PartWriter {
   const rocksdb::Options key_options_;
   std::unique_ptr<rocksdb::SstFileWriter> row_writer_;  // null between files
   std::unique_ptr<rocksdb::SstFileWriter> key_writer_;  // null before the first chunk
+  std::unique_ptr<PageFileWriter> page_writer_;         // null before the first row
   std::string value_;
   std::vector<Key> chunk_;  // keys not yet in the key file
   WrittenPart written_;

@@ -24,9 +24,10 @@ namespace hps {
 namespace {
 
 constexpr uint64_t kManifestMagic = 0x3147415453535048;  // "HPSSTAG1"
-constexpr uint32_t kManifestVersion = 5;                 // has an import id
-constexpr uint32_t kManifestVersionWithNetwork = 4;      // has a network, without an import id
-constexpr uint32_t kManifestVersionWithout = 3;          // has neither
+constexpr uint32_t kManifestVersion = 6;                 // has page files
+constexpr uint32_t kManifestVersionWithImportId = 5;     // has an import id, without page files
+constexpr uint32_t kManifestVersionWithNetwork = 4;      // has a network and none of these
+constexpr uint32_t kManifestVersionWithout = 3;          // has none of them
 constexpr uint32_t kManifestVersionMin = 2;              // has no update start
 constexpr char kManifestName[] = "/manifest";
 constexpr char kLockName[] = "/lock";
@@ -75,6 +76,37 @@ std::vector<StagedFile> TakeFiles(RecordReader& reader) {
     files.push_back(std::move(file));
   }
   return files;
+}
+
+void AddPageFiles(RecordWriter& record, const StagedTable& table) {
+  record.Add(static_cast<uint8_t>(table.in_page_files ? 1 : 0));
+  record.Add(static_cast<uint32_t>(table.page_files.size()));
+  for (const StagedPageFile& file : table.page_files) {
+    record.AddText(file.name).Add(file.record.row_count);
+    record.Add(file.record.first_key).Add(file.record.last_key);
+  }
+}
+
+void TakePageFiles(RecordReader& reader, StagedTable& table) {
+  table.in_page_files = reader.Take<uint8_t>() != 0;
+  const uint32_t count = reader.Take<uint32_t>();
+  for (uint32_t i = 0; i < count && reader.good(); ++i) {
+    StagedPageFile& file = table.page_files.emplace_back();
+    file.name = std::string(reader.TakeText());
+    file.record.row_count = reader.Take<uint64_t>();
+    file.record.first_key = reader.Take<Key>();
+    file.record.last_key = reader.Take<Key>();
+  }
+}
+
+// The lowest one that has what the import brings.
+// The lowest version that has what the import has, so that an older hps can commit it.
+uint32_t ManifestVersionOf(const StagedImport& import) {
+  for (const StagedTable& table : import.tables) {
+    if (table.in_page_files) return kManifestVersion;
+  }
+  if (!import.import_id.empty()) return kManifestVersionWithImportId;
+  return import.network.has_value() ? kManifestVersionWithNetwork : kManifestVersionWithout;
 }
 
 void AddNetwork(RecordWriter& record, const StagedNetwork& network) {
@@ -146,10 +178,10 @@ absl::StatusOr<Staging> ReadStaging(rocksdb::Env* env, const std::string& store)
   return staging;
 }
 
-uint64_t BytesOf(rocksdb::Env* env, const std::string& directory,
-                 const std::vector<StagedFile>& files) {
+template <typename File>
+uint64_t BytesOf(rocksdb::Env* env, const std::string& directory, const std::vector<File>& files) {
   uint64_t sum = 0;
-  for (const StagedFile& file : files) {
+  for (const File& file : files) {
     uint64_t bytes = 0;
     if (env->GetFileSize(directory + "/" + file.name, &bytes).ok()) sum += bytes;
   }
@@ -165,7 +197,8 @@ PendingImport Describe(rocksdb::Env* env, const StagedImport& import) {
     info.row_count = table.row_count;
     info.import_id = import.import_id;
     info.bytes = BytesOf(env, import.directory, table.row_files) +
-                 BytesOf(env, import.directory, table.key_files);
+                 BytesOf(env, import.directory, table.key_files) +
+                 BytesOf(env, import.directory, table.page_files);
   }
   return waiting;
 }
@@ -245,12 +278,6 @@ void RemoveReplaced(rocksdb::Env* env, const std::string& store,
   }
 }
 
-// The lowest version that has what the import has, so that an older hps can commit it.
-uint32_t ManifestVersionOf(const StagedImport& import) {
-  if (!import.import_id.empty()) return kManifestVersion;
-  return import.network.has_value() ? kManifestVersionWithNetwork : kManifestVersionWithout;
-}
-
 }  // namespace
 
 std::string EncodeStagedImport(const StagedImport& import) {
@@ -258,7 +285,7 @@ std::string EncodeStagedImport(const StagedImport& import) {
   const uint32_t version = ManifestVersionOf(import);
   record.Add(kManifestMagic).Add(version).Add(import.order);
   record.Add(static_cast<uint8_t>(import.update_start.kind)).Add(import.update_start.time_ms);
-  if (version >= kManifestVersion) {
+  if (version >= kManifestVersionWithImportId) {
     record.AddText(import.import_id);
     record.Add(static_cast<uint8_t>(import.network.has_value() ? 1 : 0));
   }
@@ -269,6 +296,7 @@ std::string EncodeStagedImport(const StagedImport& import) {
     record.AddText(AsText(table.spec.default_row));
     AddFiles(record, table.row_files);
     AddFiles(record, table.key_files);
+    if (version == kManifestVersion) AddPageFiles(record, table);
   }
   if (import.network.has_value()) AddNetwork(record, *import.network);
   const uint64_t checksum = XXH3_64bits(record.text().data(), record.text().size());
@@ -297,10 +325,12 @@ absl::StatusOr<StagedImport> DecodeStagedImport(std::string_view bytes) {
     if (import.update_start.kind > UpdateStart::Kind::kTime) return damaged;
   }
   bool has_network = version == kManifestVersionWithNetwork;
-  if (version >= kManifestVersion) {
+  if (version >= kManifestVersionWithImportId) {
     import.import_id = std::string(reader.TakeText());
     has_network = reader.Take<uint8_t>() != 0;
-    if (!ValidateImportId(import.import_id).ok()) return damaged;
+    // With page files, an import need not have one.
+    const bool has_id = version < kManifestVersion || !import.import_id.empty();
+    if (has_id && !ValidateImportId(import.import_id).ok()) return damaged;
   }
   const uint32_t table_count = reader.Take<uint32_t>();
   for (uint32_t i = 0; i < table_count && reader.good(); ++i) {
@@ -314,6 +344,7 @@ absl::StatusOr<StagedImport> DecodeStagedImport(std::string_view bytes) {
     table.spec.default_row.assign(default_row.begin(), default_row.end());
     table.row_files = TakeFiles(reader);
     table.key_files = TakeFiles(reader);
+    if (version == kManifestVersion) TakePageFiles(reader, table);
     if (!ValidateTableSpec(table.spec).ok()) return damaged;
     import.tables.push_back(std::move(table));
   }
@@ -465,6 +496,8 @@ absl::Status RemoveStagedTable(rocksdb::Env* env, const std::string& store,
     for (const StagedFile& file : other.row_files)
       RemoveStagedFile(env, import.directory, file.name);
     for (const StagedFile& file : other.key_files)
+      RemoveStagedFile(env, import.directory, file.name);
+    for (const StagedPageFile& file : other.page_files)
       RemoveStagedFile(env, import.directory, file.name);
   }
   import = std::move(rest);

@@ -21,6 +21,7 @@
 #include "hps/table_spec.h"
 #include "hps/transfer.h"
 #include "hps/types.h"
+#include "l3_rocksdb/catalog.h"
 #include "l3_rocksdb/files/owner_lock.h"
 
 namespace hps {
@@ -32,12 +33,20 @@ struct StagedFile {
   std::string last_key;
 };
 
+// A page file in the staging directory. It has rows.
+struct StagedPageFile {
+  std::string name;
+  PageFileRecord record;
+};
+
 struct StagedTable {
   TableSpec spec;
   Incarnation incarnation = 0;
   uint64_t row_count = 0;
   std::vector<StagedFile> row_files;  // ascending, disjoint key ranges
   std::vector<StagedFile> key_files;
+  bool in_page_files = false;
+  std::vector<StagedPageFile> page_files{};  // likewise; then there are no others
 };
 
 // The dense network of an import; its bytes are the file kStagedNetworkName of the directory.

@@ -38,7 +38,14 @@ class Verifier {
   absl::Status Run();
 
   VerifyReport& report() { return report_; }
-  const std::set<std::string>& damaged_tables() const { return damaged_tables_; }
+  // Without those in page files, which are not repaired.
+  std::set<std::string> tables_to_repair() const {
+    std::set<std::string> names;
+    for (const std::string& name : damaged_tables_) {
+      if (!page_tables_.contains(name)) names.insert(name);
+    }
+    return names;
+  }
   // Whose networks are damaged.
   const std::set<std::string>& damaged_models() const { return damaged_models_; }
   const std::optional<Damage>& log_damage() const { return log_damage_; }
@@ -60,6 +67,7 @@ class Verifier {
   absl::Status CheckNetworkFile(const rocksdb::LiveFileMetaData& file, const std::string& model);
   absl::Status CheckNetworks(Database& database);
   absl::Status CheckRows(Database& database, const std::string& name, RowProgress& progress);
+  absl::Status CheckPageFiles(const Database::Pin& pin, RowProgress& progress);
   absl::Status FailedRead(const rocksdb::Status& status, const std::string& file) const {
     return FromRocksStatus(status, absl::StrCat("reading '", path(), "/", file, "'"));
   }
@@ -69,6 +77,7 @@ class Verifier {
   const ProgressFunction& progress_;
   VerifyReport report_;
   std::set<std::string> damaged_tables_;
+  std::set<std::string> page_tables_;
   std::set<std::string> damaged_models_;
   std::optional<Damage> log_damage_{};  // the first; prevents a repair
   bool mark_damaged_ = false;
@@ -117,6 +126,70 @@ class RowCheck final : public RowVisitor {
   uint64_t row_count_ = 0;
   uint64_t lost_count_ = 0;
 };
+
+// Counts what the changes of a table in page files add to its rows and remove from them.
+class ChangeCheck final : public RowVisitor {
+ public:
+  ChangeCheck(Verifier& verifier, const Database::Pin& pin) : verifier_(verifier), pin_(pin) {}
+
+  absl::Status OnRow(Key key, std::string_view value) override {
+    verifier_.report().bytes += value.size();
+    keys_.push_back(key);
+    deleted_.push_back(value.size() == kDeletionBytes);
+    return keys_.size() == kKeysAtOnce ? Finish() : absl::OkStatus();
+  }
+  absl::Status OnLostRow(Key key, const std::string& why) override {
+    ++lost_count_;
+    verifier_.Add({name(), "", key, why});
+    return absl::OkStatus();
+  }
+  absl::Status OnGap(Key first, Key last, const std::string& why) override {
+    verifier_.Add(
+        {name(), "", std::nullopt,
+         absl::StrCat("unreadable changes from key ", first, " to key ", last, ": ", why)});
+    return absl::OkStatus();
+  }
+  absl::Status OnDamagedList(Key, Key) override { return absl::OkStatus(); }  // has none
+
+  // Compares the keys since the last call with the page files.
+  absl::Status Finish();
+
+  uint64_t rows_added() const { return rows_added_; }
+  uint64_t rows_removed() const { return rows_removed_; }
+  uint64_t lost_count() const { return lost_count_; }
+
+ private:
+  static constexpr size_t kKeysAtOnce = 1024;
+
+  const std::string& name() const { return pin_.family().table.spec.name; }
+
+  Verifier& verifier_;
+  const Database::Pin& pin_;
+  std::vector<Key> keys_{};
+  std::vector<bool> deleted_{};
+  uint64_t rows_added_ = 0;
+  uint64_t rows_removed_ = 0;
+  uint64_t lost_count_ = 0;
+};
+
+absl::Status ChangeCheck::Finish() {
+  const size_t row_bytes = pin_.family().table.spec.row_bytes();
+  std::vector<std::byte> rows(keys_.size() * row_bytes);
+  std::vector<FetchOutcome> outcomes(keys_.size());
+  HPS_RETURN_IF_ERROR(
+      pin_.family()
+          .pages->table
+          ->Fetch({keys_, {rows.data(), keys_.size(), row_bytes, row_bytes}, outcomes}, kNoDeadline)
+          .status());
+  for (size_t i = 0; i < keys_.size(); ++i) {
+    const bool had_row = outcomes[i] == FetchOutcome::kHit;
+    if (deleted_[i] && had_row) ++rows_removed_;
+    if (!deleted_[i] && !had_row) ++rows_added_;
+  }
+  keys_.clear();
+  deleted_.clear();
+  return absl::OkStatus();
+}
 
 void Verifier::Add(Damage damage) {
   if (!damage.table.empty()) damaged_tables_.insert(damage.table);
@@ -281,6 +354,33 @@ absl::Status Verifier::CheckTableFiles(Database& database) {
   return absl::OkStatus();
 }
 
+// A table in page files. What is lost of it needs no mark: every lookup finds the damage.
+absl::Status Verifier::CheckPageFiles(const Database::Pin& pin, RowProgress& progress) {
+  const PageTable& table = *pin.family().pages->table;
+  const std::string& name = pin.family().table.spec.name;
+  page_tables_.insert(name);
+  HPS_ASSIGN_OR_RETURN(const std::vector<PageKeyRange> lost, table.FindDamage());
+  uint64_t lost_count = 0;
+  for (const PageKeyRange& range : lost) {
+    lost_count += range.row_count;
+    Add({name, "", std::nullopt,
+         absl::StrCat("page files: ", range.row_count, " rows of keys ", range.first, " to ",
+                      range.last, " are lost; import the table again")});
+  }
+  if (lost.empty() && table.is_impaired()) {
+    Add({name, "", std::nullopt,
+         "page files: a header, a footer or an index is damaged; import the table again"});
+  }
+  report_.bytes += table.file_bytes();
+  for (uint64_t i = 0; i < table.row_count(); ++i) progress.AddRow();
+  ChangeCheck check(*this, pin);
+  HPS_RETURN_IF_ERROR(WalkRows(pin, check));
+  HPS_RETURN_IF_ERROR(check.Finish());
+  report_.rows_lost += lost_count + check.lost_count();
+  report_.rows += table.row_count() - lost_count + check.rows_added() - check.rows_removed();
+  return absl::OkStatus();
+}
+
 absl::Status Verifier::CheckRows(Database& database, const std::string& name,
                                  RowProgress& progress) {
   const absl::StatusOr<Database::Pin> pin = database.PinTable(name);
@@ -290,6 +390,7 @@ absl::Status Verifier::CheckRows(Database& database, const std::string& name,
     return absl::OkStatus();
   }
   const Family& family = pin->family();
+  if (family.pages != nullptr) return CheckPageFiles(*pin, progress);
   RowCheck check(*this, *pin, progress);
   HPS_RETURN_IF_ERROR(WalkRows(*pin, check));
   report_.rows += check.row_count();
@@ -370,7 +471,7 @@ absl::StatusOr<VerifyReport> VerifyRocksStore(const RocksStoreOptions& options, 
                                             ": ", damage->what,
                                             ": only table files and hps.manifest can be repaired"));
   }
-  HPS_ASSIGN_OR_RETURN(report.rows_marked_lost, RepairTables(options, verifier.damaged_tables(),
+  HPS_ASSIGN_OR_RETURN(report.rows_marked_lost, RepairTables(options, verifier.tables_to_repair(),
                                                              verifier.damaged_models(), progress));
   return report;
 }

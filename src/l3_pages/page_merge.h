@@ -1,0 +1,56 @@
+// Makes a new page file from a page table and what changed since: `page files + changes -> page
+// file`, in one pass over both, in bounded memory and at a bounded rate.
+//
+// Neither the table nor its files are changed, and readers of the table are not blocked. The new
+// file is complete and durable when MergePages returns; the caller then switches to it. Until then
+// a process that ends leaves nothing that could be taken for a page file.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/executor.h"
+#include "hps/span.h"
+#include "hps/types.h"
+#include "l3_pages/page_format.h"
+#include "l3_pages/page_table.h"
+
+namespace hps {
+
+// The changes of a table in ascending key order, one change per key. Not thread-safe.
+class PageChangeCursor {
+ public:
+  struct Changes {
+    std::span<const Key> keys;
+    // [keys]: 1 = the key was deleted; its row and version are ignored.
+    std::span<const uint8_t> deleted;
+    HostRows rows;  // [keys, row bytes of the table]
+    std::span<const Version> versions;
+  };
+  virtual ~PageChangeCursor() = default;
+
+  // The changes that follow; none, also in further calls: there are no more. Valid until the next
+  // call.
+  virtual absl::StatusOr<Changes> Next() = 0;
+};
+
+struct PageMergeOptions {
+  std::string path;             // of the new file, which must not exist
+  Incarnation incarnation = 0;  // of the new file
+  // Bytes read and written per second, together. 0: as fast as possible.
+  uint64_t bytes_per_second = 0;
+};
+
+// Returns what the new file holds. If no row is left, there is no file: row_count is 0. `cancel`
+// ends the merge when it opens. REQUIRES: `changes` and `table` have rows of the same width.
+//
+// Errors: DATA_LOSS (a page or a file of the table is damaged: its rows would be missing in the new
+// file, so nothing is merged; import the table again), CANCELLED, RESOURCE_EXHAUSTED (disk full,
+// memory), UNAVAILABLE (the disk fails), ALREADY_EXISTS, NOT_FOUND (no such directory),
+// INVALID_ARGUMENT (changes that do not ascend), those of `changes`. No file is left then.
+absl::StatusOr<PageFileDescription> MergePages(const PageTable& table, PageChangeCursor& changes,
+                                               const PageMergeOptions& options, Latch& cancel);
+
+}  // namespace hps

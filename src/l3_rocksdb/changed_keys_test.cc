@@ -1,0 +1,100 @@
+#include "l3_rocksdb/changed_keys.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace hps {
+namespace {
+
+std::vector<Key> KeysFrom(Key first, size_t count) {
+  std::vector<Key> keys;
+  for (size_t i = 0; i < count; ++i) keys.push_back(first + static_cast<Key>(i));
+  return keys;
+}
+
+size_t ContainedCount(const ChangedKeys& filter, const std::vector<Key>& keys) {
+  size_t count = 0;
+  for (const Key key : keys) count += filter.MayContain(key) ? 1 : 0;
+  return count;
+}
+
+TEST(ChangedKeysTest, AnEmptyOneContainsNothing) {
+  ChangedKeys filter;
+  EXPECT_TRUE(filter.empty());
+  EXPECT_EQ(ContainedCount(filter, KeysFrom(-100, 200)), 0u);
+  filter.Add({});
+  EXPECT_TRUE(filter.empty());
+}
+
+// Of several segments.
+TEST(ChangedKeysTest, ContainsWhatWasAddedAndLittleElse) {
+  ChangedKeys filter;
+  for (const size_t count : {size_t{1}, size_t{31}, size_t{33}, size_t{1000},
+                             size_t{kChangedKeysFirstSegment}, size_t{300'000}}) {
+    const std::vector<Key> keys = KeysFrom(-7, count);
+    filter.Add(keys);
+    EXPECT_FALSE(filter.empty());
+    EXPECT_FALSE(filter.has_all());
+    EXPECT_EQ(ContainedCount(filter, keys), count);
+  }
+  const std::vector<Key> others = KeysFrom(Key{1} << 40, 100'000);
+  EXPECT_LT(ContainedCount(filter, others), others.size() / 200);
+}
+
+// Keys that change often take no more room.
+TEST(ChangedKeysTest, TheSameKeysAgainDoNotFillIt) {
+  ChangedKeys filter;
+  const std::vector<Key> keys = KeysFrom(0, 1000);
+  for (int i = 0; i < 100; ++i) filter.Add(keys);
+  const std::vector<Key> others = KeysFrom(Key{1} << 40, 10'000);
+  EXPECT_LT(ContainedCount(filter, others), 10u);
+}
+
+TEST(ChangedKeysTest, AddAllContainsEveryKey) {
+  ChangedKeys filter;
+  filter.AddAll();
+  EXPECT_FALSE(filter.empty());
+  EXPECT_TRUE(filter.has_all());
+  EXPECT_TRUE(filter.MayContain(17));
+}
+
+TEST(ChangedKeysTest, AFullOneContainsEveryKey) {
+  constexpr uint64_t kFirst = 64;
+  constexpr size_t kFits = kFirst * (1 + 4 + 16 + 64 + 256);
+  ChangedKeys filter(kFirst);
+  const std::vector<Key> fits = KeysFrom(0, kFits);
+  filter.Add(fits);
+  EXPECT_FALSE(filter.has_all());
+  EXPECT_EQ(ContainedCount(filter, fits), kFits);
+  EXPECT_LT(ContainedCount(filter, KeysFrom(Key{1} << 40, 10'000)), 100u);
+  filter.Add(KeysFrom(kFits, kFits));
+  EXPECT_TRUE(filter.has_all());
+  EXPECT_TRUE(filter.MayContain(-1));
+}
+
+// A reader that is told of a key finds it, while segments are being made.
+TEST(ChangedKeysTest, AReaderFindsWhatAWriterHasAdded) {
+  ChangedKeys filter;
+  constexpr Key kKeys = 200'000;
+  std::atomic<Key> added{0};
+  std::thread writer([&] {
+    for (Key key = 0; key < kKeys; ++key) {
+      filter.Add({&key, 1});
+      added.store(key + 1, std::memory_order_release);
+    }
+  });
+  uint64_t missing = 0;
+  for (Key seen = 0; seen < kKeys;) {
+    seen = added.load(std::memory_order_acquire);
+    for (Key key = seen > 64 ? seen - 64 : 0; key < seen; ++key)
+      missing += filter.MayContain(key) ? 0 : 1;
+  }
+  writer.join();
+  EXPECT_EQ(missing, 0u);
+}
+
+}  // namespace
+}  // namespace hps

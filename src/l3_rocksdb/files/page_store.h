@@ -1,0 +1,54 @@
+// The page files of a store: STORE/pages/<incarnation>-<part>, named by the catalog.
+//
+// A file is made in a staging directory, and linked here before the switch that names it. It is
+// removed with the column family of its incarnation. Files that the catalog does not name are left
+// over from an import that did not switch.
+#pragma once
+
+#include <rocksdb/env.h>
+
+#include <cstddef>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "hps/types.h"
+#include "l3_pages/page_table.h"
+#include "l3_rocksdb/catalog.h"
+
+namespace hps {
+
+// The open page files of one incarnation, and what reads them.
+struct FamilyPages {
+  std::shared_ptr<PageReader> reader;
+  std::unique_ptr<PageTable> table;  // destroyed first
+};
+
+std::string PagesDirectory(const std::string& store);
+std::string PageFilePath(const std::string& store, Incarnation incarnation, size_t part);
+
+// Opens the page files of a table. Null if its rows are in RocksDB. They are read past the system's
+// page cache if the reader caches their pages, or if `direct`. Errors: those of PageTable::Open.
+absl::StatusOr<std::shared_ptr<const FamilyPages>> OpenPages(
+    const std::string& store, const TableRecord& table, bool direct,
+    const std::shared_ptr<PageReader>& reader);
+
+// True if a page file of the table does not exist.
+bool AnyPageFileIsMissing(const std::string& store, const TableRecord& table);
+
+// Links files (copies, where the file system has no links) into the store, durably. Errors:
+// RESOURCE_EXHAUSTED, UNAVAILABLE.
+absl::Status LinkPageFiles(rocksdb::Env* env, const std::string& store, Incarnation incarnation,
+                           const std::vector<std::string>& files);
+
+// Removes the page files of an incarnation; a store without them is no error. Errors: UNAVAILABLE.
+absl::Status RemovePageFiles(rocksdb::Env* env, const std::string& store, Incarnation incarnation);
+
+// Removes the files of all other incarnations.
+absl::Status RemoveOtherPageFiles(rocksdb::Env* env, const std::string& store,
+                                  const std::set<Incarnation>& known);
+
+}  // namespace hps
