@@ -38,6 +38,7 @@ bool LayeredFetch::AskNear(Deadline deadline) {
   return true;
 }
 
+// A key that came twice would also count twice for its admission to the near part.
 void LayeredFetch::ListMisses() {
   std::vector<std::unique_ptr<Misses>>& free = FreeMisses();
   if (free.empty()) free.push_back(std::make_unique<Misses>());
@@ -47,9 +48,14 @@ void LayeredFetch::ListMisses() {
   misses.positions.clear();
   misses.keys.clear();
   for (size_t i = 0; i < batch_.keys.size(); ++i) {
-    if (batch_.outcomes[i] != FetchOutcome::kMiss) continue;
-    misses.positions.push_back(static_cast<uint32_t>(i));
-    misses.keys.push_back(batch_.keys[i]);
+    if (batch_.outcomes[i] == FetchOutcome::kMiss)
+      misses.positions.push_back(static_cast<uint32_t>(i));
+  }
+  const auto key_of = [this](uint32_t position) { return batch_.keys[position]; };
+  std::ranges::sort(misses.positions, {}, key_of);
+  for (const uint32_t position : misses.positions) {
+    if (misses.keys.empty() || misses.keys.back() != key_of(position))
+      misses.keys.push_back(key_of(position));
   }
   const size_t bytes = misses.keys.size() * table_.row_bytes_;
   if (misses.rows.size() < bytes) misses.rows.resize(bytes);
@@ -96,10 +102,11 @@ absl::Status LayeredFetch::AskNearAgain() {
 void LayeredFetch::Answer(FetchCounts& counts) {
   const Misses& misses = *misses_;
   const size_t row_bytes = table_.row_bytes_;
-  for (size_t i = 0; i < misses.keys.size(); ++i) {
+  size_t i = 0;  // of the unique keys
+  for (const uint32_t position : misses.positions) {
+    if (misses.keys[i] != batch_.keys[position]) ++i;
     const FetchOutcome outcome = misses.outcomes[i];
     if (outcome == FetchOutcome::kMiss) continue;
-    const uint32_t position = misses.positions[i];
     --counts.misses;
     batch_.outcomes[position] = outcome;
     if (outcome == FetchOutcome::kAbsent) {

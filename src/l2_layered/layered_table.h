@@ -77,10 +77,10 @@ class LayeredFetch {
   const absl::StatusOr<FetchCounts>& counts() const { return counts_; }
 
  private:
-  // The keys that the near part lacks, and what the far part says of them.
+  // The keys that the near part lacks, each once, and what the far part says of them.
   struct Misses {
-    std::vector<uint32_t> positions;  // [n], in the batch
-    std::vector<Key> keys;            // [n]
+    std::vector<uint32_t> positions;  // [misses], in the batch, in the order of their keys
+    std::vector<Key> keys;            // [n], ascending
     std::vector<std::byte> rows;
     std::vector<FetchOutcome> outcomes;
     std::vector<Version> versions;
