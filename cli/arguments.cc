@@ -18,6 +18,7 @@
 #include "hps/table_spec.h"
 #include "types/names.h"
 #include "types/units.h"
+#include "types/update_start.h"
 
 namespace hps::cli {
 namespace {

@@ -4,8 +4,6 @@
 #include <charconv>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "hps/table_spec.h"
 
 namespace hps::cli {
 namespace {
@@ -46,18 +44,6 @@ absl::StatusOr<double> ParseNumber(const std::string& text) {
   return absl::InvalidArgumentError(Quoted(text) + (error == std::errc::result_out_of_range
                                                         ? " is beyond what a number can hold"
                                                         : " is not a number"));
-}
-
-absl::StatusOr<std::optional<UpdateStart>> ParseUpdateStart(const std::string& text) {
-  if (text == "import") return std::nullopt;
-  if (text == "earliest") return UpdateStart{.kind = UpdateStart::Kind::kBeginning};
-  if (text == "latest") return UpdateStart{.kind = UpdateStart::Kind::kEnd};
-  absl::Time time;
-  std::string error;
-  if (absl::ParseTime(absl::RFC3339_full, text, &time, &error))
-    return UpdateStart{.kind = UpdateStart::Kind::kTime, .time_ms = absl::ToUnixMillis(time)};
-  return absl::InvalidArgumentError(
-      Quoted(text) + " is not import, earliest, latest or a time as in 2026-11-24T18:00:00Z");
 }
 
 absl::StatusOr<int> ParseDevice(const std::string& text) {

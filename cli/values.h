@@ -5,13 +5,11 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "hps/table_spec.h"
 #include "hps/types.h"
 
 namespace hps::cli {
@@ -27,10 +25,6 @@ absl::StatusOr<int> ParseDevice(const std::string& text);
 
 // Signed decimals, and decimals above 2^63 - 1 bit for bit, separated by commas.
 absl::StatusOr<std::vector<Key>> ParseKeys(const std::string& text);
-
-// Where an update stream is read from: "import" (nullopt: the time when the import begins),
-// "earliest", "latest", or a time as in "2026-11-24T18:00:00Z".
-absl::StatusOr<std::optional<UpdateStart>> ParseUpdateStart(const std::string& text);
 
 // A model's name alone, without a table's.
 absl::Status CheckModelName(const std::string& text);

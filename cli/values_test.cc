@@ -38,16 +38,6 @@ TEST(ParseNumberTest, DecimalsAndWhatIsNotFinite) {
   EXPECT_THAT(std::string(ParseNumber("1e999").status().message()), HasSubstr("beyond"));
 }
 
-TEST(ParseUpdateStartTest, WordsAndTimes) {
-  EXPECT_EQ(*ParseUpdateStart("import"), std::nullopt);
-  EXPECT_EQ(*ParseUpdateStart("earliest"), (UpdateStart{.kind = UpdateStart::Kind::kBeginning}));
-  EXPECT_EQ(*ParseUpdateStart("latest"), (UpdateStart{.kind = UpdateStart::Kind::kEnd}));
-  EXPECT_EQ(*ParseUpdateStart("2023-11-14T22:13:20.5Z"),
-            (UpdateStart{.kind = UpdateStart::Kind::kTime, .time_ms = 1'700'000'000'500}));
-  for (const char* text : {"", "now", "1700000000", "2023-11-14", "2023-13-14T22:13:20Z"})
-    EXPECT_FALSE(ParseUpdateStart(text).ok()) << text;
-}
-
 TEST(ParseDeviceTest, MinusOneOrANumber) {
   EXPECT_EQ(*ParseDevice("-1"), -1);
   EXPECT_EQ(*ParseDevice("1023"), 1023);

@@ -72,7 +72,7 @@ ALLOWED = {
     ("cast", "src/c_api/c_api.cc"): "structures whose length the caller says; bytes of statuses",
     ("preprocessor", "src/c_api/test_c_client.h"): "for C++ as well as for C",
     ("throw", "python/csrc/errors.cc"): "how nanobind raises a Python exception",
-    ("throw", "python/csrc/arrays.cc"): "how nanobind raises TypeError",
+    ("abort", "python/csrc/fork.cc"): "ends a forked process that can't wait for its threads",
     ("cast", "python/csrc/arrays.cc"): "an address that Python code passes",
     ("cast", "python/csrc/jax.cc"): "addresses for Python code, and of the handler",
     ("cast", "python/csrc/session.cc"): "bytes that are statuses",

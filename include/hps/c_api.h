@@ -77,7 +77,7 @@ HPS_C_API int hps_session_table(hps_session* session, const char* name, hps_tabl
 HPS_C_API int hps_cancel_new(hps_cancel** cancel);
 HPS_C_API void hps_cancel_free(hps_cancel* cancel);  // null does nothing
 HPS_C_API void hps_cancel_now(hps_cancel* cancel);   // ends the wait of the lookup that has it
-HPS_C_API void hps_cancel_reset(hps_cancel* cancel);
+HPS_C_API void hps_cancel_reset(hps_cancel* cancel);  // of both, null does nothing
 
 // All of a call's pointers are to host memory, or all to memory of the session's device.
 typedef struct {
@@ -118,6 +118,21 @@ typedef struct {
 // Imports a table, keys in any order, none twice. Every element of an absent key's row will be
 // `default_value`.
 HPS_C_API int hps_import(hps_store* store, const hps_rows* rows, double default_value);
+
+typedef struct {
+  size_t struct_bytes;
+  double default_value;
+  // Where the table begins to read its update stream: "import" (also null: the time when the import
+  // begins), "earliest", "latest", or a time as in "2026-11-24T18:00:00Z".
+  const char* stream_from;
+  // Names these rows on all nodes that share a level 2 on Redis (docs/redis.md). Needs a
+  // `stream_from` of "earliest" or a time. Null = the rows are shared with no other node.
+  const char* import_id;
+} hps_import_options;
+
+// As hps_import; `options` null: default row 0, stream from the time of the import, not shared.
+HPS_C_API int hps_import_with(hps_store* store, const hps_rows* rows,
+                              const hps_import_options* options);
 
 // Changes rows now, or, without rows, deletes the keys.
 HPS_C_API int hps_apply(hps_store* store, const hps_rows* rows, int64_t timeout_ns);

@@ -80,6 +80,10 @@ struct LookupRequest {
   LookupCancel* cancel = nullptr;
   // Device queries only; see LookupSession::Lookup. Null = no stream.
   Stream stream{};
+  // Device queries with a stream only: nothing before the lookup is in the stream that could take
+  // long. A lookup that waits in vain then says that the device does not answer, and lookups do not
+  // ask it for a second.
+  bool stream_is_idle = false;
 };
 using HostLookupRequest = LookupRequest<MemorySpace::kHost>;
 using DeviceLookupRequest = LookupRequest<MemorySpace::kDevice>;
@@ -125,7 +129,8 @@ class LookupSession {
   // Errors: as above. UNIMPLEMENTED: a build without GPU support, or a session on the host.
   // DEADLINE_EXCEEDED: the device, or earlier work of the stream, did not finish within the
   // timeout, which counts as at least 0.1 s and at most 1 min here. RESOURCE_EXHAUSTED, INTERNAL,
-  // UNAVAILABLE: the device cache failed. Pieces of a large lookup may be written then. After
+  // UNAVAILABLE: the device cache failed, or, with stream_is_idle, did not answer a lookup in the
+  // last second. Pieces of a large lookup may be written then. After
   // DEADLINE_EXCEEDED, INTERNAL and UNAVAILABLE the device may still write to the outputs:
   // synchronize it before you free them.
   virtual absl::Status Lookup(const DeviceLookupRequest& request, LookupCounts* counts) = 0;

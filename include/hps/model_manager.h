@@ -118,6 +118,11 @@ class ModelManager {
 
   // Device numbers that sessions may use; empty = host only.
   virtual std::vector<int> devices() const = 0;
+
+  // Bytes of a device's memory that predictions may take for the rows of their batches, over all
+  // models and lookup slots: half of what level 1 left when the store was opened. UINT64_MAX: the
+  // device does not say how much it has.
+  virtual uint64_t prediction_row_bytes_max(int device) const = 0;
 };
 
 }  // namespace hps

@@ -66,6 +66,8 @@ struct RemoteLevelStatistics {
   uint64_t ask = 0;
   uint64_t try_again = 0;
   uint64_t slot_maps_learnt = 0;
+  // Of tables that nodes share: changes that went on without a server that did not take them.
+  uint64_t changes_given_up = 0;
 };
 
 // Level 3, as used by this process.

@@ -49,6 +49,21 @@ struct StreamStatistics {
   std::vector<std::pair<std::string, std::string>> paused{};  // tables, and why
 };
 
+// One partition of a topic whose changes this node writes into the level 2 that nodes share.
+struct SharedPartitionStatistics {
+  std::string table;
+  uint32_t partition = 0;
+  uint64_t lag_records = 0;  // that this node's level 3 has and the shared level lacks
+};
+
+// This node in the group that writes a shared level 2.
+struct SharedGroupStatistics {
+  bool enabled = false;                                 // [update] shared_group is set
+  std::vector<SharedPartitionStatistics> partitions{};  // that it owns now
+  uint64_t takeovers = 0;  // partitions that it has become the owner of, also the first ones
+  std::vector<std::string> left_tables{};  // tables that it leaves to others: their level 3 stands
+};
+
 // By direct calls and by the update stream.
 struct UpdateStatistics {
   uint64_t changes = 0;         // applied; each is one atomic write
@@ -60,6 +75,7 @@ struct UpdateStatistics {
   FreshnessHistogram l2_freshness{};
   FreshnessHistogram l3_freshness{};
   StreamStatistics stream{};
+  SharedGroupStatistics shared{};
 };
 
 }  // namespace hps

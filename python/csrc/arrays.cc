@@ -43,6 +43,15 @@ ElementType TypeOf(nb::dlpack::dtype dtype) {
   return found == kTypes.end() ? ElementType::kOther : found->type;
 }
 
+// "float64".
+std::string NameOf(nb::dlpack::dtype dtype) {
+  constexpr std::array<std::string_view, 7> kKinds = {"int",    "uint",    "float", "opaque",
+                                                      "bfloat", "complex", "bool"};
+  const std::string_view kind = dtype.code < kKinds.size() ? kKinds[dtype.code] : "type";
+  return absl::StrCat(std::string(kind),
+                      kind == "bool" ? std::string() : std::to_string(dtype.bits));
+}
+
 bool IsContiguous(const nb::ndarray<nb::ro>& array) {
   if (array.size() == 0) return true;
   int64_t expected = 1;
@@ -133,10 +142,15 @@ Array ReadTuple(nb::handle object) {
   array.size = std::get<1>(parts);
   const auto* const found = std::ranges::find(kTypes, std::get<2>(parts), &NamedType::name);
   array.type = found == kTypes.end() ? ElementType::kOther : found->type;
+  if (array.type == ElementType::kOther) array.other_type = std::get<2>(parts);
   return array;
 }
 
 }  // namespace
+
+std::string Array::TypeName() const {
+  return type == ElementType::kOther ? other_type : std::string(ElementTypeName(type));
+}
 
 std::string_view ElementTypeName(ElementType type) {
   const auto* const found = std::ranges::find(kTypes, type, &NamedType::type);
@@ -159,9 +173,7 @@ Array ReadArray(nb::handle object, const Argument& argument, bool writable) {
   if (ReadNumpy(object, writable, array)) return array;
   if (!nb::try_cast(object, array.owner, false)) {
     PyErr_Clear();
-    throw nb::type_error(absl::StrCat(argument.Text(), ": expected an array, found ",
-                                      nb::cast<std::string>(nb::str(object.type())))
-                             .c_str());
+    RaiseType(object, argument.Text(), "an array of numbers in this machine's byte order");
   }
   const nb::ndarray<nb::ro>& owner = array.owner;
   if (owner.device_type() != nb::device::cpu::value)
@@ -176,6 +188,7 @@ Array ReadArray(nb::handle object, const Argument& argument, bool writable) {
   array.data = const_cast<void*>(owner.data());
   array.size = owner.size();
   array.type = TypeOf(owner.dtype());
+  if (array.type == ElementType::kOther) array.other_type = NameOf(owner.dtype());
   for (size_t i = 0; i < owner.ndim(); ++i) array.shape.push_back(owner.shape(i));
   if (array.data == nullptr && array.size > 0)
     RaiseInvalid(argument.Text() + ": the array has no memory");
@@ -202,9 +215,8 @@ std::span<const Key> ReadKeys(nb::handle object, const Argument& argument,
     default:
       break;
   }
-  const std::string_view found = ElementTypeName(array.type);
   RaiseInvalid(absl::StrCat(argument.Text(), ": expected int64, uint64, int32 or uint32, found ",
-                            std::string(found)));
+                            array.TypeName()));
 }
 
 RowArray ReadRows(const Array& array, size_t key_count) {
@@ -229,8 +241,8 @@ RowArray ReadRows(const Array& array, size_t key_count) {
     default:
       break;
   }
-  RaiseInvalid(absl::StrCat("rows: expected float32, float16 or bfloat16, found ",
-                            std::string(ElementTypeName(array.type))));
+  RaiseInvalid(
+      absl::StrCat("rows: expected float32, float16 or bfloat16, found ", array.TypeName()));
 }
 
 }  // namespace hps::python

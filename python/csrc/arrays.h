@@ -39,7 +39,10 @@ struct Array {
   size_t size = 0;  // elements
   ElementType type = ElementType::kOther;
   std::vector<size_t> shape{};  // empty for a tuple
+  std::string other_type{};     // the name of a type that is kOther
   nanobind::ndarray<nanobind::ro> owner{};
+
+  std::string TypeName() const;
 };
 
 std::string_view ElementTypeName(ElementType type);

@@ -28,8 +28,12 @@ struct OpenStore {
 };
 
 // The settings of the file `config` (None: defaults), with `path` (None: the file's) for the store.
-// Raises the errors of LoadConfig.
-Config ReadConfig(nanobind::handle path, nanobind::handle config);
+// Raises the errors of LoadConfig, and FailedPreconditionError if the store is to be written by a
+// process that was forked after the extension was used: threads that write files are not in it.
+Config ReadConfig(nanobind::handle path, nanobind::handle config, bool writes);
+
+// A path of Python, which may be bytes of no text.
+std::string ReadPath(nanobind::handle path, const char* name);
 
 std::chrono::nanoseconds Seconds(double seconds);
 

@@ -12,6 +12,7 @@
 #include "nanobind/nanobind.h"
 #include "python/csrc/errors.h"
 #include "python/csrc/fork.h"
+#include "python/csrc/gil.h"
 
 namespace hps::python {
 
@@ -44,7 +45,7 @@ class Handle {
       return;
     }
     std::shared_ptr<T> object = std::move(object_);
-    const nanobind::gil_scoped_release released;
+    const ReleasedGil released;
     object.reset();
   }
 

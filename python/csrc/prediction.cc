@@ -12,6 +12,7 @@
 #include "python/csrc/arrays.h"
 #include "python/csrc/bindings.h"
 #include "python/csrc/errors.h"
+#include "python/csrc/gil.h"
 
 namespace hps::python {
 namespace {
@@ -37,7 +38,7 @@ std::unique_ptr<OpenModel> Open(const OpenStore& open, const std::string& name) 
   std::shared_ptr<Store> store = open.handle.Use();
   absl::StatusOr<std::unique_ptr<PredictionModel>> model;
   {
-    const nb::gil_scoped_release released;
+    const ReleasedGil released;
     model = PredictionModel::Open(*store, name, open.config);
   }
   return std::make_unique<OpenModel>(
@@ -79,7 +80,7 @@ nb::list Predict(const OpenModel& open, nb::list inputs, const std::vector<std::
   if (!timeout.is_none()) request.timeout = Seconds(nb::cast<double>(timeout));
   absl::StatusOr<std::vector<ModelOutput>> made;
   {
-    const nb::gil_scoped_release released;
+    const ReleasedGil released;
     made = model->model->Predict(request);
   }
   nb::list answer;

@@ -12,6 +12,7 @@
 #include "python/csrc/arrays.h"
 #include "python/csrc/bindings.h"
 #include "python/csrc/errors.h"
+#include "python/csrc/gil.h"
 
 namespace hps::python {
 namespace {
@@ -39,7 +40,7 @@ std::unique_ptr<OpenProducer> MakeProducer(const std::string& brokers, const std
     if (DtypeName(one) == dtype) options.table.dtype = one;
   absl::StatusOr<std::unique_ptr<UpdateProducer>> producer;
   {
-    const nb::gil_scoped_release released;
+    const ReleasedGil released;
     producer = UpdateProducer::Create(options);
   }
   return std::make_unique<OpenProducer>(options.table, ValueOrRaise(std::move(producer)));
@@ -62,7 +63,7 @@ void Publish(const OpenProducer& open, nb::handle keys, nb::handle rows, double 
   }
   absl::Status status;
   {
-    const nb::gil_scoped_release released;
+    const ReleasedGil released;
     status = rows.is_none() ? producer->Delete(key_span, longest)
                             : producer->Upsert(key_span, read.bytes, longest);
   }
@@ -74,7 +75,7 @@ void Flush(const OpenProducer& open, double timeout) {
   const std::chrono::milliseconds longest = Milliseconds(timeout);
   absl::Status status;
   {
-    const nb::gil_scoped_release released;
+    const ReleasedGil released;
     status = producer->Flush(longest);
   }
   RaiseIfError(status);

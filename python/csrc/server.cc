@@ -12,6 +12,7 @@
 #include "nanobind/stl/unique_ptr.h"
 #include "python/csrc/bindings.h"
 #include "python/csrc/errors.h"
+#include "python/csrc/gil.h"
 
 namespace hps::python {
 namespace {
@@ -26,17 +27,19 @@ struct RunningServer {
   const std::shared_future<absl::Status> loaded;  // the result of the first loading of the models
 };
 
+constexpr char kAddress[] = "a string, \"host:port\"";
+
 // Addresses of None are the configuration's.
 std::unique_ptr<RunningServer> Serve(nb::handle path, nb::handle config, nb::handle http,
                                      nb::handle grpc, nb::handle metrics) {
-  Config settings = ReadConfig(path, config);
-  if (!http.is_none()) settings.server.http = nb::cast<std::string>(http);
-  if (!grpc.is_none()) settings.server.grpc = nb::cast<std::string>(grpc);
-  if (!metrics.is_none()) settings.server.metrics = nb::cast<std::string>(metrics);
+  Config settings = ReadConfig(path, config, true);
+  if (!http.is_none()) settings.server.http = Cast<std::string>(http, "http", kAddress);
+  if (!grpc.is_none()) settings.server.grpc = Cast<std::string>(grpc, "grpc", kAddress);
+  if (!metrics.is_none()) settings.server.metrics = Cast<std::string>(metrics, "metrics", kAddress);
   const auto promise = std::make_shared<std::promise<absl::Status>>();
   absl::StatusOr<std::unique_ptr<Server>> server;
   {
-    const nb::gil_scoped_release released;
+    const ReleasedGil released;
     server = Server::Start(
         settings, [promise](const LoadReport& report) { promise->set_value(report.status); });
   }
@@ -51,7 +54,7 @@ bool WaitUntilLoaded(const RunningServer& running, double timeout) {
   const std::shared_future<absl::Status> loaded = running.loaded;
   std::future_status state{};
   {
-    const nb::gil_scoped_release released;
+    const ReleasedGil released;
     state = loaded.wait_for(longest);
   }
   if (state != std::future_status::ready) return false;
@@ -63,7 +66,7 @@ void Drain(const RunningServer& running) {
   const std::shared_ptr<Server> server = running.handle.Use();
   absl::Status status;
   {
-    const nb::gil_scoped_release released;
+    const ReleasedGil released;
     status = server->Drain();
   }
   RaiseIfError(status);

@@ -16,6 +16,7 @@
 #include "python/csrc/arrays.h"
 #include "python/csrc/bindings.h"
 #include "python/csrc/errors.h"
+#include "python/csrc/gil.h"
 #include "python/csrc/sessions.h"
 
 namespace hps::python {
@@ -73,7 +74,7 @@ class OutputArrays {
     array = ReadArray(object, argument, true);
     if (array.type != type_) {
       RaiseInvalid(absl::StrCat(argument.Text(), ": expected ", std::string(ElementTypeName(type_)),
-                                ", found ", std::string(ElementTypeName(array.type))));
+                                ", found ", array.TypeName()));
     }
     return {static_cast<std::byte*>(array.data), array.size * ElementTypeBytes(type_)};
   }
@@ -103,8 +104,8 @@ struct Queries {
 DeviceSpan<const Key> ReadDeviceKeys(nb::handle object, const Argument& argument, Array& array) {
   array = ReadArray(object, argument, false);
   if (array.type != ElementType::kInt64 && array.type != ElementType::kUint64) {
-    RaiseInvalid(absl::StrCat(argument.Text(), ": expected int64 or uint64, found ",
-                              std::string(ElementTypeName(array.type))));
+    RaiseInvalid(
+        absl::StrCat(argument.Text(), ": expected int64 or uint64, found ", array.TypeName()));
   }
   return {static_cast<const Key*>(array.data), array.size};
 }
@@ -138,8 +139,10 @@ LookupRequest<kSpace> ReadOptions(nb::handle options) {
   const nb::object timeout = options[0];
   const nb::object threshold = options[1];
   const nb::object cancel = options[2];
-  if (!timeout.is_none()) request.timeout = Seconds(nb::cast<double>(timeout));
-  if (!threshold.is_none()) request.hit_rate_threshold = nb::cast<double>(threshold);
+  if (!timeout.is_none())
+    request.timeout = Seconds(Cast<double>(timeout, "timeout", "a number of seconds"));
+  if (!threshold.is_none())
+    request.hit_rate_threshold = Cast<double>(threshold, "hit_rate_threshold", "a number");
   if (!cancel.is_none()) request.cancel = nb::cast<LookupCancel*>(cancel);
   return request;
 }
@@ -169,7 +172,7 @@ void LookupIn(ModelSession& session, nb::list tables, nb::list keys, nb::tuple o
       options.is_none() ? PyThread_get_thread_ident() : nb::cast<uint64_t>(options[3]);
   absl::Status done;
   {
-    const nb::gil_scoped_release released;
+    const ReleasedGil released;
     done = sessions->Lookup(request, thread);
   }
   RaiseIfError(done);

@@ -13,6 +13,7 @@
 #include "python/csrc/arrays.h"
 #include "python/csrc/bindings.h"
 #include "python/csrc/errors.h"
+#include "python/csrc/gil.h"
 
 namespace hps::python {
 namespace {
@@ -27,11 +28,11 @@ OpenMode ModeOf(const std::string& mode) {
 }
 
 std::unique_ptr<OpenStore> Open(nb::handle path, nb::handle config, const std::string& mode) {
-  Config settings = ReadConfig(path, config);
   const OpenMode open_mode = ModeOf(mode);
+  Config settings = ReadConfig(path, config, open_mode != OpenMode::kReadOnly);
   absl::StatusOr<std::unique_ptr<Store>> store;
   {
-    const nb::gil_scoped_release released;
+    const ReleasedGil released;
     store = Store::Open(settings, open_mode);
   }
   return std::make_unique<OpenStore>(std::move(settings), ValueOrRaise(std::move(store)));
@@ -53,10 +54,11 @@ void Apply(const OpenStore& open, const std::string& table, nb::handle keys, nb:
     update.dim = read.dim;
     update.dtype = read.dtype;
   }
+  const std::chrono::nanoseconds longest = Seconds(timeout);
   absl::Status status;
   {
-    const nb::gil_scoped_release released;
-    status = store->Apply(update, Seconds(timeout));
+    const ReleasedGil released;
+    status = store->Apply(update, longest);
   }
   RaiseIfError(status);
 }
@@ -67,7 +69,7 @@ void WithStore(const OpenStore& open, const Work& work) {
   const std::shared_ptr<Store> store = open.handle.Use();
   absl::Status status;
   {
-    const nb::gil_scoped_release released;
+    const ReleasedGil released;
     status = work(*store);
   }
   RaiseIfError(status);
@@ -82,19 +84,28 @@ std::chrono::nanoseconds Seconds(double seconds) {
       std::chrono::duration<double>(std::min(seconds, kSecondsMax)));
 }
 
-Config ReadConfig(nb::handle path, nb::handle config) {
+Config ReadConfig(nb::handle path, nb::handle config, bool writes) {
   if (path.is_none() && config.is_none())
     RaiseInvalid("path: neither the path of a store nor a configuration file is given");
   Config settings;
-  if (!config.is_none()) settings = ValueOrRaise(LoadConfig(nb::cast<std::string>(config)));
-  if (!path.is_none()) settings.store.path = nb::cast<std::string>(path);
+  if (!config.is_none()) settings = ValueOrRaise(LoadConfig(ReadPath(config, "config")));
+  if (!path.is_none()) settings.store.path = ReadPath(path, "path");
+  CheckFork(writes);
   return settings;
+}
+
+std::string ReadPath(nb::handle path, const char* name) {
+  if (nb::isinstance<nb::bytes>(path)) {
+    const auto bytes = nb::cast<nb::bytes>(path);
+    return {bytes.c_str(), bytes.size()};
+  }
+  return Cast<std::string>(path, name, "a path");
 }
 
 void BindStore(nb::module_& module) {
   nb::class_<OpenStore>(module, "Store")
       .def("close", [](OpenStore& open) { open.handle.Close(); })
-      .def_prop_ro("path", [](const OpenStore& open) { return open.config.store.path; })
+      .def_prop_ro("path", [](const OpenStore& open) { return FileName(open.config.store.path); })
       .def_prop_ro("lookup_timeout",
                    [](const OpenStore& open) {
                      return std::chrono::duration<double>(open.config.lookup.timeout).count();

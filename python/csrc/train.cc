@@ -16,6 +16,7 @@
 #include "nanobind/stl/unique_ptr.h"
 #include "python/csrc/bindings.h"
 #include "python/csrc/errors.h"
+#include "python/csrc/gil.h"
 #include "python/csrc/train_batches.h"
 #include "train/embedding_shard.h"
 #include "train/table_calls.h"
@@ -63,7 +64,7 @@ void Forward(const nb::list& items) {
   for (const nb::handle item : items) tables.push_back(ForwardOf(item));
   absl::Status status;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     status = ForwardTables(tables);
   }
   RaiseIfError(status);
@@ -75,7 +76,7 @@ bool Backward(const nb::list& items) {
   for (const nb::handle item : items) tables.push_back(BackwardOf(item));
   absl::StatusOr<bool> applied(false);
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     applied = BackwardTables(tables);
   }
   RaiseIfError(applied.status());
@@ -118,7 +119,7 @@ nb::dict ToDict(ShardRows rows, bool with_state) {
 nb::dict ReadRows(EmbeddingShard& shard, bool with_state) {
   absl::StatusOr<ShardRows> rows;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     rows = shard.ReadRows(with_state);
   }
   RaiseIfError(rows.status());
@@ -138,7 +139,7 @@ void WriteRows(EmbeddingShard& shard, const nb::dict& d) {
   }
   absl::Status status;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     status = shard.WriteRows(rows);
   }
   RaiseIfError(status);
@@ -151,7 +152,7 @@ DeltaReader ReaderOf(bool with_state) {
 nb::dict CollectDelta(EmbeddingShard& shard, bool with_state) {
   absl::StatusOr<ShardDelta> delta;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     delta = shard.CollectDelta(ReaderOf(with_state));
   }
   RaiseIfError(delta.status());

@@ -12,6 +12,7 @@
 #include "nanobind/stl/vector.h"
 #include "python/csrc/bindings.h"
 #include "python/csrc/errors.h"
+#include "python/csrc/gil.h"
 #include "python/csrc/train_batches.h"
 #include "train/embedding_shard.h"
 #include "train_cpu/rank_step.h"
@@ -53,7 +54,7 @@ void Begin(RankStep& step, const nb::list& batches, bool is_training) {
   for (const nb::handle batch : batches) read.push_back(BatchOf(nb::cast<nb::tuple>(batch), 0));
   absl::Status status;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     status = step.Begin(read, is_training);
   }
   RaiseIfError(status);
@@ -67,7 +68,7 @@ nb::tuple Sizes(const RankStep& step, uint32_t rank) {
 }
 
 void WriteMessages(const RankStep& step, const Addresses& to) {
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   for (size_t rank = 0; rank < to.size(); ++rank)
     step.WriteMessage(static_cast<uint32_t>(rank), reinterpret_cast<int64_t*>(to[rank]));
 }
@@ -78,7 +79,7 @@ void ReadMessages(RankStep& step, const Addresses& from, const std::vector<size_
     messages.emplace_back(reinterpret_cast<const int64_t*>(from[rank]), sizes[rank]);
   absl::Status status;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     status = step.ReadMessages(messages);
   }
   RaiseIfError(status);
@@ -87,7 +88,7 @@ void ReadMessages(RankStep& step, const Addresses& from, const std::vector<size_
 void LookUp(RankStep& step, const Addresses& to, const Addresses& outputs) {
   absl::Status status;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     status = step.LookUp(Pointers<float>(to), Pointers<float>(outputs));
   }
   RaiseIfError(status);
@@ -96,7 +97,7 @@ void LookUp(RankStep& step, const Addresses& to, const Addresses& outputs) {
 void Pool(RankStep& step, const Addresses& from, const Addresses& outputs) {
   absl::Status status;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     status = step.Pool(Pointers<const float>(from), Pointers<float>(outputs));
   }
   RaiseIfError(status);
@@ -106,7 +107,7 @@ void SumGradients(RankStep& step, const Addresses& gradients, const std::vector<
                   const Addresses& to) {
   absl::Status status;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     status = step.SumGradients(Pointers<const float>(gradients), counts, Pointers<float>(to));
   }
   RaiseIfError(status);
@@ -119,7 +120,7 @@ bool Update(RankStep& step, const Addresses& from, const std::vector<float>& lea
     factors.push_back({.learning_rate = rate, .scale = scale});
   absl::StatusOr<bool> updated(false);
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     updated = step.Update(Pointers<const float>(from), factors);
   }
   RaiseIfError(updated.status());
@@ -131,8 +132,9 @@ SharedWord& WordAt(uintptr_t address) { return *reinterpret_cast<SharedWord*>(ad
 void RaiseSharedWord(uintptr_t address, uint32_t value) { RaiseWord(WordAt(address), value); }
 
 bool WaitForSharedWord(uintptr_t address, uint32_t value, double seconds) {
-  const nb::gil_scoped_release release;
-  return WaitForWord(WordAt(address), value, Seconds(seconds));
+  const std::chrono::nanoseconds longest = Seconds(seconds);
+  const ReleasedGil release;
+  return WaitForWord(WordAt(address), value, longest);
 }
 
 // A copy.

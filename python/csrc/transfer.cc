@@ -16,11 +16,15 @@
 #include "python/csrc/arrays.h"
 #include "python/csrc/bindings.h"
 #include "python/csrc/errors.h"
+#include "python/csrc/gil.h"
+#include "types/update_start.h"
 
 namespace hps::python {
 namespace {
 
 namespace nb = nanobind;
+
+constexpr char kCount[] = "a whole number, not below 0";
 
 constexpr std::array<std::pair<std::string_view, TableFormat>, 6> kFormats = {{
     {"auto", TableFormat::kAuto},
@@ -68,20 +72,28 @@ ImportRequest ReadImport(const std::string& table, nb::dict options) {
     return options.contains(name) ? nb::object(options[name]) : nb::object(nb::none());
   };
   if (const nb::object from = get("from_path"); !from.is_none())
-    request.from = nb::cast<std::string>(from);
+    request.from = ReadPath(from, "from_path");
   if (const nb::object format = get("format"); !format.is_none())
-    request.format = FormatOf(nb::cast<std::string>(format));
-  if (const nb::object dim = get("dim"); !dim.is_none()) request.dim = nb::cast<uint32_t>(dim);
+    request.format = FormatOf(Cast<std::string>(format, "format", "a string"));
+  if (const nb::object dim = get("dim"); !dim.is_none())
+    request.dim = Cast<uint32_t>(dim, "dim", kCount);
   if (const nb::object dtype = get("dtype"); !dtype.is_none())
-    request.dtype = DtypeOf(nb::cast<std::string>(dtype));
+    request.dtype = DtypeOf(Cast<std::string>(dtype, "dtype", "a string"));
   if (const nb::object value = get("default"); !value.is_none())
-    request.default_value = nb::cast<double>(value);
+    request.default_value = Cast<double>(value, "default", "a number");
   if (const nb::object file = get("default_file"); !file.is_none())
-    request.default_file = nb::cast<std::string>(file);
+    request.default_file = ReadPath(file, "default_file");
   if (const nb::object tensor = get("tensor"); !tensor.is_none())
-    request.tensor = nb::cast<std::string>(tensor);
+    request.tensor = Cast<std::string>(tensor, "tensor", "a string");
+  if (const nb::object id = get("import_id"); !id.is_none())
+    request.import_id = Cast<std::string>(id, "import_id", "a string");
+  if (const nb::object from = get("stream_from"); !from.is_none()) {
+    const auto start = ParseUpdateStart(Cast<std::string>(from, "stream_from", "a string"));
+    if (!start.ok()) RaiseInvalid("stream_from: " + std::string(start.status().message()));
+    request.update_start = *start;
+  }
   if (const nb::object threads = get("threads"); !threads.is_none())
-    request.threads = nb::cast<uint32_t>(threads);
+    request.threads = Cast<uint32_t>(threads, "threads", kCount);
   request.progress = ProgressOf(get("progress"));
   return request;
 }
@@ -98,6 +110,7 @@ nb::dict DescribeTable(const TableInfo& info) {
   table["default"] = row;
   table["incarnation"] = info.incarnation;
   table["import_id"] = info.import_id;
+  table["stream_from"] = Text(FormatUpdateStart(info.update_start));
   nb::list positions;
   for (const StreamPosition& position : info.positions) {
     nb::dict one;
@@ -149,11 +162,11 @@ nb::dict Import(nb::handle target, const std::string& table, nb::handle keys, nb
   if (nb::isinstance<OpenStore>(target)) {
     store = nb::cast<OpenStore&>(target).handle.Use();
   } else {
-    config = ReadConfig(target[0], target[1]);
+    config = ReadConfig(target[0], target[1], true);
   }
   absl::StatusOr<ImportReport> report;
   {
-    const nb::gil_scoped_release released;
+    const ReleasedGil released;
     report = store != nullptr ? store->Import(request) : ImportTables(config, request);
   }
   return DescribeImport(ValueOrRaise(std::move(report)));
@@ -167,14 +180,16 @@ nb::dict DescribeExport(const ExportReport& report) {
   return result;
 }
 
-nb::dict Export(const OpenStore& open, const std::string& table, const std::string& to,
+nb::dict Export(const OpenStore& open, const std::string& table, nb::handle to,
                 const std::string& format, nb::handle progress) {
   const std::shared_ptr<Store> store = open.handle.Use();
-  const ExportRequest request{
-      .name = table, .to = to, .format = FormatOf(format), .progress = ProgressOf(progress)};
+  const ExportRequest request{.name = table,
+                              .to = ReadPath(to, "to"),
+                              .format = FormatOf(format),
+                              .progress = ProgressOf(progress)};
   absl::StatusOr<ExportReport> report;
   {
-    const nb::gil_scoped_release released;
+    const ReleasedGil released;
     report = store->Export(request);
   }
   return DescribeExport(ValueOrRaise(std::move(report)));
@@ -188,7 +203,7 @@ nb::tuple ExportToMemory(const OpenStore& open, const std::string& table) {
   absl::StatusOr<std::vector<TableInfo>> tables;
   absl::Status status;
   {
-    const nb::gil_scoped_release released;
+    const ReleasedGil released;
     tables = store->Tables();
     const RowSink sink = [&](std::span<const Key> some, HostRows view) {
       keys.append(reinterpret_cast<const char*>(some.data()), some.size_bytes());
@@ -207,12 +222,12 @@ nb::tuple ExportToMemory(const OpenStore& open, const std::string& table) {
 }
 
 nb::dict Inspect(nb::handle path, nb::handle config) {
-  const Config settings = ReadConfig(path, config);
+  const Config settings = ReadConfig(path, config, false);
   absl::StatusOr<std::vector<PendingImport>> pending;
   absl::StatusOr<std::unique_ptr<Store>> store;
   absl::StatusOr<std::vector<TableInfo>> tables;
   {
-    const nb::gil_scoped_release released;
+    const ReleasedGil released;
     // First, so that an import that is just being committed is in one of the two lists.
     pending = PendingImports(settings);
     store = Store::Open(settings, OpenMode::kReadOnly);
@@ -246,11 +261,11 @@ nb::list TablesOf(const OpenStore& open) {
 }
 
 nb::dict Verify(nb::handle path, nb::handle config, bool repair, nb::handle progress) {
-  const Config settings = ReadConfig(path, config);
+  const Config settings = ReadConfig(path, config, repair);
   const ProgressFunction function = ProgressOf(progress);
   absl::StatusOr<VerifyReport> report;
   {
-    const nb::gil_scoped_release released;
+    const ReleasedGil released;
     report = VerifyStore(settings, repair, function);
   }
   RaiseIfError(report.status());
@@ -275,28 +290,28 @@ nb::dict Verify(nb::handle path, nb::handle config, bool repair, nb::handle prog
 }
 
 void Drop(nb::handle path, nb::handle config, const std::string& table) {
-  const Config settings = ReadConfig(path, config);
+  const Config settings = ReadConfig(path, config, true);
   absl::Status status;
   {
-    const nb::gil_scoped_release released;
+    const ReleasedGil released;
     status = DropTable(settings, table);
   }
   RaiseIfError(status);
 }
 
-void Generate(const std::string& out, nb::dict options) {
-  GenerateRequest request{.out = out};
-  request.tables = nb::cast<uint32_t>(options["tables"]);
-  request.rows = nb::cast<uint64_t>(options["rows"]);
-  request.dim = nb::cast<uint32_t>(options["dim"]);
-  request.alpha = nb::cast<double>(options["alpha"]);
-  request.seed = nb::cast<uint64_t>(options["seed"]);
-  request.requests = nb::cast<uint64_t>(options["requests"]);
-  request.format = FormatOf(nb::cast<std::string>(options["format"]));
+void Generate(nb::handle out, nb::dict options) {
+  GenerateRequest request{.out = ReadPath(out, "out")};
+  request.tables = Cast<uint32_t>(options["tables"], "tables", kCount);
+  request.rows = Cast<uint64_t>(options["rows"], "rows", kCount);
+  request.dim = Cast<uint32_t>(options["dim"], "dim", kCount);
+  request.alpha = Cast<double>(options["alpha"], "alpha", "a number");
+  request.seed = Cast<uint64_t>(options["seed"], "seed", kCount);
+  request.requests = Cast<uint64_t>(options["requests"], "requests", kCount);
+  request.format = FormatOf(Cast<std::string>(options["format"], "format", "a string"));
   request.progress = ProgressOf(options["progress"]);
   absl::Status status;
   {
-    const nb::gil_scoped_release released;
+    const ReleasedGil released;
     status = GenerateTables(request);
   }
   RaiseIfError(status);

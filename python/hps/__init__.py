@@ -7,6 +7,8 @@
 docs/python.md has a tutorial and the reference.
 """
 
+import importlib.metadata
+
 from hps._admin import drop, generate, import_table, inspect, verify
 from hps._client import Client
 from hps._errors import (AbortedError, AlreadyExistsError, CancelledError, DataLossError,
@@ -19,6 +21,8 @@ from hps._producer import Producer
 from hps._server import Server, serve
 from hps._session import Session, Status
 from hps._store import Store, open  # noqa: A004, the name of the API
+
+__version__ = importlib.metadata.version("hps")
 
 __all__ = [
     "AbortedError", "AlreadyExistsError", "CancelledError", "Client", "DataLossError",

@@ -5,22 +5,31 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from hps import _hps
+from hps._arguments import text
 from hps._arrays import kind_of
 from hps._errors import InvalidArgumentError
 
 __all__ = ["drop", "generate", "import_table", "inspect", "verify"]
 
-_IMPORT_OPTIONS = {"from_path", "format", "dim", "dtype", "default", "default_file", "tensor",
-                   "threads", "progress"}
+# A function of (step, done, total), or True for a bar of tqdm.
+Progress: TypeAlias = "Callable[[str, int, int], object] | bool | None"
+
+# Options of import_table that say how files are to be read.
+_FILE_OPTIONS = ("format", "dim", "tensor")
 
 
-def import_table(store: str | os.PathLike, table: str, keys: Any = None, rows: Any = None,
-                 **options: Any) -> dict:
+def import_table(store: str | os.PathLike, table: str, keys: Any = None, rows: Any = None, *,
+                 from_path: str | os.PathLike | None = None,
+                 format: str | None = None,  # noqa: A002, the name of the command's option
+                 dim: int | None = None, dtype: str | None = None, default: float | None = None,
+                 default_file: str | os.PathLike | None = None, tensor: str | None = None,
+                 threads: int | None = None, progress: Progress = None,
+                 import_id: str | None = None, stream_from: str | None = None) -> dict:
     """Imports a table into the store at `store`, which is made if there is none.
 
     import_table(path, "m/t", keys, rows): arrays; rows [n, dim] float32, float16 or (uint16 for
@@ -30,36 +39,53 @@ def import_table(store: str | os.PathLike, table: str, keys: Any = None, rows: A
     import_table(path, "m/t", from_path=PATH): files. import_table(path, "m", from_path=PATH): a
         folder with a sub-folder for each table of the model, which switch together.
 
-    Options: format ("auto", "hugectr", "npy", "safetensors", "hugectr-bin", "hugectr-rocksdb"), dim
-    and dtype (where files do not tell; another dtype converts float32), default (a number: what
-    every element of an absent key's row is) or default_file, tensor (of a safetensors file),
-    threads, progress (a function of (step, done, total), or True for a bar of tqdm).
+    Of files only: format ("auto", "hugectr", "npy", "safetensors", "hugectr-bin",
+    "hugectr-rocksdb"), dim (where files do not tell) and tensor (of a safetensors file).
+    Of all: dtype (where files do not tell; another dtype converts float32), default (a number: what
+    every element of an absent key's row is) or default_file, threads, progress (a function of
+    (step, done, total), or True for a bar of tqdm), stream_from (where the table begins to read its
+    update stream: "import", the default, is the time when the import begins; "earliest", "latest",
+    or a time as in "2026-11-24T18:00:00Z"), import_id (names this version of the rows on all nodes
+    that share a level 2 on Redis, docs/redis.md; give the same id and the same stream_from,
+    "earliest" or a time, on all of them).
 
     All or nothing: a failed import leaves the table as it was. If another process has the store
     open, the import is staged, and that process takes it at its next load ("staged").
     Returns {"tables", "seconds", "staged", "warnings"}.
     """
-    return _import_into((_as_path(store, "store"), None), table, keys, rows, options)
+    return _import_into((_as_path(store, "store"), None), table, keys, rows, {
+        "from_path": from_path, "format": format, "dim": dim, "dtype": dtype, "default": default,
+        "default_file": default_file, "tensor": tensor, "threads": threads, "progress": progress,
+        "import_id": import_id, "stream_from": stream_from})
 
 
 def _import_into(target: Any, table: str, keys: Any, rows: Any, options: dict) -> dict:
-    unknown = set(options) - _IMPORT_OPTIONS
-    if unknown:
-        raise TypeError(f"{min(unknown)}: no such option; there are {sorted(_IMPORT_OPTIONS)}")
-    if (keys is None) == (options.get("from_path") is None):
+    text(table, "table")
+    if (keys is None and rows is None) == (options["from_path"] is None):
         raise InvalidArgumentError("from_path: expected either arrays or a path")
     for name in ("from_path", "default_file"):
-        if options.get(name) is not None:
+        if options[name] is not None:
             options[name] = _as_path(options[name], name)
-    options["progress"] = _progress(options.get("progress"), f"import {table}")
-    if keys is None:
+    options["progress"] = _progress(options["progress"], f"import {table}")
+    if options["from_path"] is not None:
         return _hps.import_table(target, table, None, None, options)
-    if rows is None:
-        rows = _weight(keys)
-        keys = np.arange(len(rows), dtype=np.int64)
+    for name in _FILE_OPTIONS:
+        if options[name] is not None:
+            raise InvalidArgumentError(f"{name}: expected none beside arrays, found "
+                                       f"{options[name]!r}")
+    if keys is None or rows is None:
+        rows = _row_memory(_weight(keys if rows is None else rows))
+        keys = np.arange(_count(rows), dtype=np.int64)
     else:
-        rows = _weight(rows)
-    return _hps.import_table(target, table, _key_memory(keys), _row_memory(rows), options)
+        rows = _row_memory(_weight(rows))
+    return _hps.import_table(target, table, _key_memory(keys), rows, options)
+
+
+def _count(rows: Any) -> int:
+    try:
+        return len(rows)
+    except TypeError:
+        raise TypeError("rows: expected an array [n, dim], found one without dimensions") from None
 
 
 def drop(store: str | os.PathLike, table: str) -> None:
@@ -74,7 +100,7 @@ def inspect(store: str | os.PathLike) -> dict:
     return _hps.inspect(_as_path(store, "store"), None)
 
 
-def verify(store: str | os.PathLike, *, repair: bool = False, progress: Any = None) -> dict:
+def verify(store: str | os.PathLike, *, repair: bool = False, progress: Progress = None) -> dict:
     """Reads every row and checksum of a store that no process has open for writing.
 
     Damage is part of the report: {"rows", "rows_lost", "damage_count", "damage", ...}. `repair`
@@ -86,7 +112,7 @@ def verify(store: str | os.PathLike, *, repair: bool = False, progress: Any = No
 def generate(out: str | os.PathLike, *, tables: int = 1, rows: int, dim: int = 16,
              alpha: float = 1.2, seed: int = 1, requests: int = 1000,
              format: str = "hugectr",  # noqa: A002, the name of the command's option
-             progress: Any = None) -> None:
+             progress: Progress = None) -> None:
     """Writes synthetic tables, `rows` in all, into the new directory `out`, one folder each (t0,
     t1, ...), and requests.npy, [requests, tables] keys of a power-law stream."""
     _hps.generate(_as_path(out, "out"), {
@@ -94,9 +120,9 @@ def generate(out: str | os.PathLike, *, tables: int = 1, rows: int, dim: int = 1
         "requests": requests, "format": format, "progress": _progress(progress, "generate")})
 
 
-def _as_path(path: Any, argument: str) -> str:
+def _as_path(path: Any, argument: str) -> bytes:
     try:
-        return os.fsdecode(path)
+        return os.fsencode(path)
     except TypeError:
         raise TypeError(f"{argument}: expected a path, found {type(path).__name__}") from None
 
@@ -110,24 +136,39 @@ def _weight(rows: Any) -> Any:
 
 
 def _key_memory(keys: Any) -> Any:
+    """Keys for the extension: a torch tensor as a NumPy view."""
     kind = kind_of(keys)
-    return kind.memory(kind.keys(keys, "keys"), "keys")
+    keys = kind.keys(keys, "keys")
+    return keys if isinstance(keys, np.ndarray) else _as_numpy(keys, "keys").numpy()
 
 
 def _row_memory(rows: Any) -> Any:
     """Rows for the extension, which wants to see their shape: a torch tensor as a NumPy view."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(rows, torch.Tensor):
+        if not hasattr(rows, "__dlpack__") and not hasattr(rows, "__array_interface__"):
+            raise TypeError(f"rows: expected an array [n, dim], found {type(rows).__name__}")
         return rows
-    if rows.device.type != "cpu":
-        raise InvalidArgumentError(f"rows: expected a tensor in host memory, found one on "
-                                   f"{rows.device}")
-    rows = rows.detach()
+    rows = _as_numpy(rows, "rows")
     return rows.view(torch.int16).numpy().view(np.uint16) if rows.dtype is torch.bfloat16 \
         else rows.numpy()
 
 
-def _progress(progress: Any, title: str) -> Callable[[str, int, int], None] | None:
+def _as_numpy(tensor: Any, argument: str) -> Any:
+    """A torch tensor of which NumPy can have a view."""
+    if tensor.device.type != "cpu":
+        raise InvalidArgumentError(f"{argument}: expected a tensor in host memory, found one on "
+                                   f"{tensor.device}")
+    if str(tensor.layout) != "torch.strided":
+        raise InvalidArgumentError(f"{argument}: expected a dense tensor, found {tensor.layout}")
+    # A view may say that its memory has the negatives or conjugates of its values.
+    return tensor.detach().resolve_conj().resolve_neg()
+
+
+def _progress(progress: Any, title: str) -> Callable[[str, int, int], object] | None:
+    if progress is not None and not isinstance(progress, bool) and not callable(progress):
+        raise TypeError("progress: expected a function, True or None, found "
+                        f"{type(progress).__name__}")
     if progress is not True:
         return progress or None
     try:

@@ -10,13 +10,21 @@ import math
 import operator
 import sys
 import threading
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from hps._errors import FailedPreconditionError, InvalidArgumentError
 
-__all__ = ["Kind", "Memory", "kind_of"]
+__all__ = ["HostKeys", "Kind", "Memory", "Rows", "Statuses", "check_apart", "kind_of",
+           "tell_written"]
+
+# Keys whose rows are NumPy arrays, for the types of lookups.
+HostKeys: TypeAlias = "np.ndarray | Sequence[int] | int"
+Rows: TypeAlias = npt.NDArray[np.float32]
+Statuses: TypeAlias = npt.NDArray[np.uint8]
 
 # Smaller arrays cost little to make, larger ones are not kept.
 _KEPT_ELEMENTS_MIN = 1 << 14
@@ -50,6 +58,22 @@ def _argument(name: str, table: str) -> str:
     return f"{name} of table '{table}'" if table else name
 
 
+_ROW_ELEMENT_BYTES = 4
+_KEY_TYPES = ("int64", "uint64", "int32", "uint32")
+
+
+def _check_type(found: str, expected: tuple[str, ...], argument: str) -> None:
+    if found not in expected:
+        *most, last = expected
+        text = f"{', '.join(most)} or {last}" if most else last
+        raise InvalidArgumentError(f"{argument}: expected {text}, found {found}")
+
+
+def _check_contiguous(is_contiguous: bool, argument: str) -> None:
+    if not is_contiguous:
+        raise InvalidArgumentError(f"{argument}: not contiguous; pass a contiguous copy of it")
+
+
 class Kind:
     """NumPy, and everything that NumPy can see through DLPack or a buffer."""
 
@@ -69,6 +93,45 @@ class Kind:
             except (BufferError, RuntimeError, TypeError, ValueError) as error:
                 raise InvalidArgumentError(f"{argument}: {error}") from error
         raise TypeError(f"{argument}: expected an array of keys, found {type(keys).__name__}")
+
+    def check_keys(self, keys: Any, argument: str) -> None:
+        """Refuses keys that a lookup can't take, as the extension does."""
+        if isinstance(keys, np.ndarray):
+            if keys.dtype.kind not in "iufcb" or not keys.dtype.isnative:
+                raise TypeError(f"{argument}: expected an array of numbers in this machine's byte "
+                                f"order, found one of {keys.dtype}")
+            _check_type(str(keys.dtype), _KEY_TYPES, argument)
+            _check_contiguous(keys.flags.c_contiguous, argument)
+
+    def check_out(self, array: Any, table: str, shape: tuple) -> None:
+        """Refuses memory that can't take rows of this shape."""
+        found = getattr(array, "shape", None)
+        if found == shape:
+            return
+        argument = _argument("out", table)
+        if found is None:
+            raise TypeError(f"{argument}: expected an array, found {type(array).__name__}")
+        if tuple(found) != shape:
+            raise InvalidArgumentError(f"{argument}: expected the shape {list(shape)}, found "
+                                       f"{list(found)}")
+
+    def check_memory(self, array: Any, table: str) -> None:
+        """Refuses memory for rows that is not float32, contiguous and writeable."""
+        argument = _argument("out", table)
+        if not isinstance(array, np.ndarray):
+            raise TypeError(f"{argument}: expected an array of NumPy or a torch tensor, found "
+                            f"{type(array).__name__}")
+        _check_type(str(array.dtype), ("float32",), argument)
+        _check_contiguous(array.flags.c_contiguous, argument)
+        if not array.flags.writeable:
+            raise InvalidArgumentError(f"{argument}: the array is read-only")
+
+    def copy_to(self, out: Any, rows: np.ndarray) -> None:
+        """Copies rows into `out`, for which `check_out` has passed."""
+        np.copyto(out, rows)
+
+    def changed(self, arrays: list) -> None:
+        """Tells the framework that arrays of this kind were written."""
 
     @staticmethod
     def _from_sequence(keys: Any, argument: str) -> np.ndarray:
@@ -159,6 +222,8 @@ class _Torch(Kind):
         self._place = torch.device("cpu")
         self._number = -1  # of the place, as torch counts
         self._int64 = torch.int64
+        self._float32 = torch.float32
+        self._is_negative = torch.Tensor.is_neg
         self._names = {torch.int64: "int64", torch.int32: "int32", torch.float32: "float32",
                        torch.float16: "float16", torch.bfloat16: "bfloat16",
                        torch.uint8: "uint8"}
@@ -170,7 +235,42 @@ class _Torch(Kind):
         if not isinstance(keys, self._tensor):
             raise TypeError(f"{_argument(name, table)}: expected a torch tensor as the other keys "
                             f"are, found {type(keys).__name__}")
-        return keys
+        # A view may say that its memory has the negatives of its values.
+        return keys.resolve_neg()
+
+    def check_keys(self, keys: Any, argument: str) -> None:
+        _check_type(self._name_of(keys), _KEY_TYPES, argument)
+        _check_contiguous(keys.is_contiguous(), argument)
+
+    def check_out(self, array: Any, table: str, shape: tuple) -> None:
+        if (array.shape == shape and array.dtype is self._float32 and not array.requires_grad
+                and not array.is_neg()):
+            return
+        super().check_out(array, table, shape)
+        argument = _argument("out", table)
+        if array.dtype is not self._float32:
+            raise InvalidArgumentError(f"{argument}: expected float32, found "
+                                       f"{self._name_of(array)}")
+        if array.requires_grad:
+            raise InvalidArgumentError(f"{argument}: requires a gradient, and rows have none; pass "
+                                       "a tensor without, or its .data")
+        if array.is_neg():
+            raise InvalidArgumentError(f"{argument}: a view of the negatives of its memory; pass a "
+                                       "tensor of its own")
+
+    def check_memory(self, array: Any, table: str) -> None:
+        _check_contiguous(array.is_contiguous(), _argument("out", table))
+
+    def copy_to(self, out: Any, rows: np.ndarray) -> None:
+        out.copy_(self._torch.from_numpy(rows))
+
+    def changed(self, arrays: list) -> None:
+        """Tells autograd that tensors were written, so that a backward pass that needs what they
+        were raises an error instead of taking wrong values."""
+        self._torch.autograd.graph.increment_version(arrays)
+
+    def _name_of(self, tensor: Any) -> str:
+        return self._names.get(tensor.dtype) or str(tensor.dtype).removeprefix("torch.")
 
     def lookup(self, session: Any, plan: Any, keys: list) -> list | None:
         if self._operator is None:
@@ -178,6 +278,8 @@ class _Torch(Kind):
         if self._torch.compiler.is_compiling():
             return self._operator.lookup(keys, session._name, plan.text)
         try:
+            if any(map(self._is_negative, keys)):
+                return None
             block = self._operator.block_for(session._memory, keys, plan.dims)
             rows = self._operator.lookup_shared(keys, block, session._name, plan.text)
         except (AttributeError, NotImplementedError, RuntimeError, TypeError):
@@ -195,10 +297,12 @@ class _Torch(Kind):
     def read(self, keys: Any, table: str) -> tuple[Any, Any, tuple, int]:
         # Each property of a tensor costs a tenth of a microsecond, and 26 tables have 26 tensors.
         if (type(keys) is not self._tensor or keys.dtype is not self._int64
-                or keys.get_device() != self._number or not keys.is_contiguous()
+                or keys.get_device() != self._number or not keys.is_contiguous() or keys.is_neg()
                 or (self._number < 0 and not keys.is_cpu)):  # "meta" is no device either
             keys = self.keys(keys, "keys", table)
-            return self.memory(keys, "keys", table), keys, keys.shape, keys.numel()
+            memory = self.memory(keys, "keys", table)
+            _check_type(memory[2], _KEY_TYPES, _argument("keys", table))
+            return memory, keys, keys.shape, keys.numel()
         count = keys.numel()
         shape = (count,) if keys.dim() == 1 else keys.shape
         return (keys.data_ptr(), count, "int64"), keys, shape, count
@@ -220,10 +324,8 @@ class _Torch(Kind):
             raise InvalidArgumentError(
                 f"{_argument(name, table)}: expected a tensor on {self._place}, as the keys of the "
                 f"first table are, found one on {array.device}")
-        if not array.is_contiguous():
-            raise InvalidArgumentError(f"{_argument(name, table)}: not contiguous; pass a "
-                                       "contiguous copy of it")
-        return array.data_ptr(), array.numel(), self._names.get(array.dtype, str(array.dtype))
+        _check_contiguous(array.is_contiguous(), _argument(name, table))
+        return array.data_ptr(), array.numel(), self._name_of(array)
 
 
 class _TorchOnDevice(_Torch):
@@ -272,3 +374,30 @@ def kind_of(array: Any) -> Kind:
             _torch_kinds[place] = kind
         return kind
     return _NUMPY
+
+
+def check_apart(out: Mapping[str, Any], memory: Sequence[Any] = ()) -> None:
+    """Refuses arrays for the rows of several tables that share memory, where that is seen without
+    much work: an array that is there twice, and tensors, whose addresses `memory` has."""
+    if len(set(map(id, out.values()))) != len(out):
+        names = {id(array): name for name, array in out.items()}
+        raise next(_shared(name, names[id(array)]) for name, array in out.items()
+                   if names[id(array)] != name)
+    spans = sorted((part[0], part[1], name) for name, part in zip(out, memory)
+                   if type(part) is tuple and part[1])
+    for (begin, count, first), (after, _, second) in zip(spans, spans[1:]):
+        if after < begin + count * _ROW_ELEMENT_BYTES:
+            raise _shared(first, second)
+
+
+def _shared(first: str, second: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"out: the arrays of the tables '{first}' and '{second}' share "
+                                "memory")
+
+
+def tell_written(arrays: Iterable[Any]) -> None:
+    """Tells the frameworks of arrays that hps has written."""
+    tensors = [array for array in arrays
+               if type(array) is not np.ndarray and kind_of(array) is not _NUMPY]
+    if tensors:
+        kind_of(tensors[0]).changed(tensors)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import math
+import os
 import random
 import ssl
-import threading
 import time
 import urllib.parse
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from hps import _errors
-from hps._arrays import kind_of
+from hps._arguments import seconds, tables_of, text
+from hps._arrays import (HostKeys, Kind, Rows, Statuses, check_apart, kind_of,
+                         tell_written)
 from hps._errors import Error, InvalidArgumentError
+from hps._http import Answer, Connections
 
 _CODES = {400: _errors.InvalidArgumentError, 401: _errors.UnauthenticatedError,
           403: _errors.PermissionDeniedError, 404: _errors.NotFoundError,
@@ -23,9 +28,14 @@ _CODES = {400: _errors.InvalidArgumentError, 401: _errors.UnauthenticatedError,
           429: _errors.ResourceExhaustedError, 500: _errors.InternalError,
           501: _errors.UnimplementedError, 503: _errors.UnavailableError,
           504: _errors.DeadlineExceededError}
-_OVERLOADED = "429"
+_OVERLOADED = 429
 _BACKOFF_S = 0.01  # before the second attempt; doubles
 _BACKOFF_S_MAX = 1.0
+# The server answers what it has before the client gives up: by this part of the time earlier.
+_ON_THE_WAY = 0.1
+_ON_THE_WAY_S_MAX = 0.1
+_SERVER_TIMEOUT_S_MAX = 3600.0  # the server takes no more
+_HEADER_LENGTH = "Inference-Header-Content-Length"
 
 
 class Client:
@@ -35,29 +45,33 @@ class Client:
         rows = client.lookup("dlrm", {"t0": keys})
         session = client.session("dlrm")    # has the `lookup` of Store.session
 
-    token: the server's bearer token. timeout: longest time of one lookup, retries included, in
-    seconds. A server that is over its capacity (429) is asked again, after a pause that grows,
-    until the timeout. With https:// the server's certificate and name are verified; `ca_file` is a
-    PEM file of authorities, None the system's. Any thread may use a client. Needs `hps[client]`.
+    token: the server's bearer token.
+    timeout: longest time of one call in seconds: connecting, attempts and the pauses between them
+        together. Only the system's look-up of the host's name is not bounded by it. A server that
+        is over its capacity (429) is asked again, after a pause that grows, until the timeout.
+    ca_file: with https:// the server's certificate and name are verified. This is a PEM file of
+        authorities; None: those of the system.
+    Needs `hps[client]`.
+
+    Any thread may use a client, and so may a process that was forked. The client keeps as many
+    connections open as it has had calls at one time.
+
+    A call raises the exception for the code that the server answers, and also UnavailableError (no
+    connection, it broke, or the answer is not HTTP), DeadlineExceededError (no answer within the
+    timeout) and InternalError (the answer does not follow the protocol).
     """
 
     def __init__(self, url: str, *, token: str | None = None, timeout: float = 10.0,
-                 ca_file: str | None = None):
+                 ca_file: str | os.PathLike | None = None):
         try:
             import tritonclient.http as triton
         except (ImportError, RuntimeError):  # the latter: installed without [http]
             raise ImportError("hps.Client needs tritonclient: pip install 'hps[client]'") from None
-        parts = urllib.parse.urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise InvalidArgumentError(f"url: expected http://HOST:PORT or https://HOST:PORT, "
-                                       f"found {url!r}")
         self._triton = triton
-        self._address = parts.netloc + parts.path.rstrip("/")
-        self._is_tls = parts.scheme == "https"
-        self._ca_file = ca_file
-        self._headers = {"Authorization": f"Bearer {token}"} if token else None
-        self._timeout = timeout
-        self._local = threading.local()
+        self._timeout = seconds(timeout, "timeout")
+        self._headers = _headers_of(token)
+        host, port, self._path, is_tls = _parts_of(url)
+        self._connections = Connections(host, port, _context_of(is_tls, ca_file))
 
     def __enter__(self) -> Client:
         return self
@@ -66,25 +80,57 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Closes this thread's connection; those of other threads end with their threads."""
-        connection = self._local.__dict__.pop("connection", None)
-        if connection is not None:
-            connection.close()
+        """Closes the connections that no call uses. A later call makes a new one."""
+        self._connections.close()
 
     def session(self, model: str) -> ClientSession:
         """Lookups of one model."""
-        return ClientSession(self, model)
+        return ClientSession(self, text(model, "model"))
+
+    @overload
+    def lookup(self, model: str, table: str, keys: HostKeys, *, status: Literal[False] = ...,
+               timeout: float | None = ..., out: None = ...) -> Rows: ...
+
+    @overload
+    def lookup(self, model: str, table: str, keys: HostKeys, *, status: Literal[True],
+               timeout: float | None = ..., out: None = ...) -> tuple[Rows, Statuses]: ...
+
+    @overload
+    def lookup(self, model: str, table: str, keys: Any, *, status: Literal[True],
+               timeout: float | None = ..., out: Any = ...) -> tuple[Any, Any]: ...
+
+    @overload
+    def lookup(self, model: str, table: Mapping[str, Any], keys: None = ..., *,
+               status: Literal[False] = ..., timeout: float | None = ...,
+               out: Mapping[str, Any] | None = ...) -> dict[str, Any]: ...
+
+    @overload
+    def lookup(self, model: str, table: Mapping[str, Any], keys: None = ..., *,
+               status: Literal[True], timeout: float | None = ...,
+               out: Mapping[str, Any] | None = ...) -> tuple[dict[str, Any], dict[str, Any]]: ...
+
+    @overload
+    def lookup(self, model: str, table: str | Mapping[str, Any], keys: Any = ..., *,
+               status: bool = ..., timeout: float | None = ..., out: Any = ...) -> Any: ...
 
     def lookup(self, model: str, table: str | Mapping[str, Any], keys: Any = None, *,
-               status: bool = False, timeout: float | None = None) -> Any:
-        """As `Session.lookup`, of one of the server's models. `timeout` is that of this call: the
-        server answers what it has by then."""
+               status: bool = False, timeout: float | None = None, out: Any = None) -> Any:
+        """As `Session.lookup`, of one of the server's models, which takes the same arrays.
+
+        timeout: that of this call, in place of the client's. The server is told a little less than
+            what is left of it, and answers what it has by then: default rows with DEFAULT_DEGRADED
+            for the rest.
+        out: the rows are copied there when all have arrived.
+
+        There is no `hit_rate_threshold`, because the protocol has none; the server has a setting.
+        """
+        text(model, "model")
         if isinstance(table, str):
-            answer, statuses = self._lookup(model, {table: keys}, status, timeout)
+            outs = None if out is None else {table: out}
+            answer, statuses = self._lookup(model, {table: keys}, outs, status, timeout)
             return (answer[table], statuses[table]) if status else answer[table]
-        if keys is not None:
-            raise TypeError("keys: expected none beside a dictionary of keys by table")
-        answer, statuses = self._lookup(model, table, status, timeout)
+        asked = tables_of(table, keys)
+        answer, statuses = self._lookup(model, asked, out, status, timeout)
         return (answer, statuses) if status else answer
 
     def predict(self, model: str, inputs: Mapping[str, Any], *,
@@ -105,13 +151,12 @@ class Client:
             if datatype is None:
                 raise InvalidArgumentError(f"input '{name}': {array.dtype} is no type of the "
                                            f"protocol")
-            tensor = self._triton.InferInput(name, list(array.shape), datatype)
-            tensor.set_data_from_numpy(array)
-            tensors.append(tensor)
-        wanted = [self._triton.InferRequestedOutput(name) for name in outputs] if outputs else None
-        result = self._infer(model, tensors, wanted, timeout)
-        names = outputs or [output["name"] for output in result.get_response()["outputs"]]
-        return {name: _as_kind(kind, result.as_numpy(name)) for name in names}
+            tensors.append(self._input(text(name, "inputs"), array, datatype))
+        wanted = [self._triton.InferRequestedOutput(text(name, "outputs"))
+                  for name in outputs] if outputs else None
+        result = self._infer(text(model, "model"), tensors, wanted, timeout)
+        names = outputs or result.names()
+        return {name: _as_kind(kind, result.array(name)) for name in names}
 
     @staticmethod
     def _datatype(array: np.ndarray) -> str | None:
@@ -120,70 +165,73 @@ class Client:
 
     def is_ready(self, model: str | None = None) -> bool:
         """Whether the server, or one of its models, answers lookups."""
-        connection = self._connection()
+        path = "/v2/health/ready"
+        if model is not None:
+            path = f"/v2/models/{_quoted(text(model, 'model'))}/ready"
+        end = time.monotonic() + self._timeout
         try:
-            return connection.is_model_ready(model, headers=self._headers) if model else \
-                connection.is_server_ready(headers=self._headers)
-        except OSError:
+            answer = self._connections.request("GET", self._path + path, None, self._headers, end)
+        except (_errors.DeadlineExceededError, _errors.UnavailableError):
             return False
+        return answer.status == http.client.OK
 
-    def _connection(self) -> Any:
-        connection = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = self._local.connection = self._triton.InferenceServerClient(
-                self._address, connection_timeout=self._timeout, network_timeout=self._timeout,
-                ssl=self._is_tls, ssl_context_factory=self._context if self._is_tls else None)
-        return connection
+    def _input(self, name: str, array: np.ndarray, datatype: str) -> Any:
+        tensor = self._triton.InferInput(name, list(array.shape), datatype)
+        tensor.set_data_from_numpy(array)
+        return tensor
 
-    def _context(self) -> ssl.SSLContext:
-        from gevent.ssl import create_default_context
-        return create_default_context(cafile=self._ca_file)
-
-    def _lookup(self, model: str, asked: Mapping[str, Any], want_status: bool,
+    def _lookup(self, model: str, asked: Mapping[str, Any], out: Any, want_status: bool,
                 timeout: float | None) -> tuple[dict, dict]:
         kind = kind_of(next(iter(asked.values()), None))
         inputs, outputs, shapes = [], [], {}
         for name, keys in asked.items():
-            array = np.asarray(kind.keys(keys, "keys", name))
-            if array.dtype.kind not in "iu":
-                raise InvalidArgumentError(f"keys of table '{name}': expected integers, found "
-                                           f"{array.dtype}")
+            array = _keys_of(kind, keys, text(name, "table"))
             shapes[name] = array.shape
-            flat = np.ascontiguousarray(array).reshape(-1).astype(np.int64, copy=False)
-            tensor = self._triton.InferInput(name, list(flat.shape), "INT64")
-            tensor.set_data_from_numpy(flat)
-            inputs.append(tensor)
+            inputs.append(self._input(name, array.reshape(-1).astype(np.int64, copy=False),
+                                      "INT64"))
             outputs.append(self._triton.InferRequestedOutput(name))
             if want_status:
                 outputs.append(self._triton.InferRequestedOutput(f"{name}.status"))
+        if out is not None and (not isinstance(out, Mapping) or set(out) != set(asked)):
+            raise InvalidArgumentError("out: expected an array for each table that is asked")
+        if not asked:
+            return {}, {}
         result = self._infer(model, inputs, outputs, timeout)
-        rows, statuses = {}, {}
-        for name, shape in shapes.items():
-            found = result.as_numpy(name)
-            rows[name] = _as_kind(kind, found.reshape((*shape, found.shape[-1])))
-            if want_status:
-                statuses[name] = _as_kind(kind, result.as_numpy(f"{name}.status").reshape(shape))
-        return rows, statuses
+        rows = {name: result.rows(name, shape) for name, shape in shapes.items()}
+        statuses = {name: _as_kind(kind, result.statuses(name, shape))
+                    for name, shape in shapes.items()} if want_status else {}
+        if out is not None:
+            return _copy_to(out, rows), statuses
+        return {name: _as_kind(kind, found) for name, found in rows.items()}, statuses
 
     def _infer(self, model: str, inputs: list, outputs: list | None,
-               timeout: float | None) -> Any:
-        end = time.monotonic() + (self._timeout if timeout is None else timeout)
+               timeout: float | None) -> _Result:
+        end = time.monotonic() + (self._timeout if timeout is None else seconds(timeout, "timeout"))
+        path = f"{self._path}/v2/models/{_quoted(model)}/infer"
         pause = _BACKOFF_S
         while True:
-            left = max(end - time.monotonic(), 0.001)
-            try:
-                return self._connection().infer(model, inputs, outputs=outputs,
-                                                headers=self._headers,
-                                                timeout=math.ceil(left * 1e6))
-            except self._triton.InferenceServerException as error:
-                if error.status() != _OVERLOADED or time.monotonic() + pause >= end:
-                    raise _error_of(error) from None
-            except OSError as error:
-                self.close()
-                raise _errors.UnavailableError(
-                    f"no answer from {self._address}: {error}") from error
+            body, headers = self._body(inputs, outputs, end - time.monotonic())
+            answer = self._connections.request("POST", path, body, headers, end)
+            if answer.status == http.client.OK:
+                return _Result(self._triton, answer, self._connections.url)
+            if answer.status != _OVERLOADED or time.monotonic() + pause >= end:
+                raise _error_of(answer, self._connections.url)
             time.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, _BACKOFF_S_MAX)
+
+    def _body(self, inputs: list, outputs: list | None,
+              left: float) -> tuple[bytes, dict[str, str]]:
+        """The body of a request, and its headers. left: seconds until the client gives up."""
+        told = min(left - min(left * _ON_THE_WAY, _ON_THE_WAY_S_MAX), _SERVER_TIMEOUT_S_MAX)
+        try:
+            body, length = self._triton.InferenceServerClient.generate_request_body(
+                inputs, outputs=outputs, timeout=max(math.ceil(told * 1e6), 1))
+        except UnicodeError as error:
+            raise InvalidArgumentError(f"the names of this call are not valid text: "
+                                       f"{error}") from None
+        if length is None:
+            return body, self._headers
+        return body, {**self._headers, _HEADER_LENGTH: str(length)}
 
 
 class ClientSession:
@@ -193,10 +241,37 @@ class ClientSession:
         self._client = client
         self.model = model
 
+    @overload
+    def lookup(self, table: str, keys: HostKeys, *, status: Literal[False] = ...,
+               timeout: float | None = ..., out: None = ...) -> Rows: ...
+
+    @overload
+    def lookup(self, table: str, keys: HostKeys, *, status: Literal[True],
+               timeout: float | None = ..., out: None = ...) -> tuple[Rows, Statuses]: ...
+
+    @overload
+    def lookup(self, table: str, keys: Any, *, status: Literal[True],
+               timeout: float | None = ..., out: Any = ...) -> tuple[Any, Any]: ...
+
+    @overload
+    def lookup(self, table: Mapping[str, Any], keys: None = ..., *,
+               status: Literal[False] = ..., timeout: float | None = ...,
+               out: Mapping[str, Any] | None = ...) -> dict[str, Any]: ...
+
+    @overload
+    def lookup(self, table: Mapping[str, Any], keys: None = ..., *,
+               status: Literal[True], timeout: float | None = ...,
+               out: Mapping[str, Any] | None = ...) -> tuple[dict[str, Any], dict[str, Any]]: ...
+
+    @overload
+    def lookup(self, table: str | Mapping[str, Any], keys: Any = ..., *,
+               status: bool = ..., timeout: float | None = ..., out: Any = ...) -> Any: ...
+
     def lookup(self, table: str | Mapping[str, Any], keys: Any = None, *, status: bool = False,
-               timeout: float | None = None) -> Any:
-        """As `Session.lookup`."""
-        return self._client.lookup(self.model, table, keys, status=status, timeout=timeout)
+               timeout: float | None = None, out: Any = None) -> Any:
+        """As `Client.lookup`."""
+        return self._client.lookup(self.model, table, keys, status=status, timeout=timeout,
+                                   out=out)
 
     def predict(self, inputs: Mapping[str, Any], *, outputs: list[str] | None = None,
                 timeout: float | None = None) -> dict[str, Any]:
@@ -204,15 +279,128 @@ class ClientSession:
         return self._client.predict(self.model, inputs, outputs=outputs, timeout=timeout)
 
 
-def _error_of(error: Any) -> Error:
-    status = error.status() or ""
-    kind = _CODES.get(int(status), _errors.UnknownError) if status.isdigit() else \
-        _errors.UnknownError
-    return kind(error.message())
+class _Result:
+    """The arrays of an answer. What is wrong with them is an InternalError with the server's
+    URL."""
+
+    def __init__(self, triton: Any, answer: Answer, url: str):
+        self._url = url
+        length = answer.headers.get(_HEADER_LENGTH)
+        self._result = self._checked(
+            lambda: triton.InferenceServerClient.parse_response_body(
+                answer.body, header_length=None if length is None else int(length)))
+
+    def names(self) -> list[str]:
+        """Names of the outputs."""
+        return self._checked(
+            lambda: [output["name"] for output in self._result.get_response()["outputs"]])
+
+    def array(self, name: str) -> np.ndarray:
+        """An output, writeable."""
+        found = self._checked(lambda: self._result.as_numpy(name))
+        if found is None:
+            raise _errors.InternalError(f"the answer of {self._url} has no output '{name}'")
+        return found if found.flags.writeable else found.copy()
+
+    def rows(self, name: str, shape: tuple) -> np.ndarray:
+        found = self.array(name)
+        return self._checked(lambda: found.reshape((*shape, found.shape[-1])))
+
+    def statuses(self, name: str, shape: tuple) -> np.ndarray:
+        found = self.array(f"{name}.status")
+        return self._checked(lambda: found.reshape(shape))
+
+    def _checked(self, read: Any) -> Any:
+        # The protocol's library trusts the server: it raises whatever its own steps raise.
+        try:
+            return read()
+        except Exception as error:
+            raise _errors.InternalError(
+                f"the answer of {self._url} is not one of this protocol: {error!r}") from error
 
 
-def _as_kind(kind: Any, array: np.ndarray) -> Any:
+def _parts_of(url: Any) -> tuple[str, int, str, bool]:
+    """Host, port, path without a slash at its end, and whether it is https."""
+    wrong = InvalidArgumentError("url: expected http://HOST:PORT or https://HOST:PORT, found "
+                                 f"{url!r}")
+    try:
+        parts = urllib.parse.urlsplit(text(url, "url"))
+        is_tls = parts.scheme == "https"
+        port = parts.port if parts.port is not None else 443 if is_tls else 80
+        host = parts.hostname or ""
+        host.encode("idna")
+        http.client.HTTPConnection(host, port)  # refuses control characters
+    except (http.client.InvalidURL, ValueError):
+        raise wrong from None
+    if parts.scheme not in ("http", "https") or not host or parts.username is not None or \
+            parts.query or parts.fragment:
+        raise wrong
+    return host, port, urllib.parse.quote(parts.path.rstrip("/"), safe="/%"), is_tls
+
+
+def _headers_of(token: Any) -> dict[str, str]:
+    if token is None or not text(token, "token"):
+        return {}
+    if not (token.isascii() and token.isprintable()):
+        raise InvalidArgumentError("token: expected printable ASCII characters")
+    return {"Authorization": f"Bearer {token}"}
+
+
+def _context_of(is_tls: bool, ca_file: Any) -> ssl.SSLContext | None:
+    if not is_tls:
+        if ca_file is not None:
+            raise InvalidArgumentError("ca_file: expected none, because the url is not https://")
+        return None
+    try:
+        return ssl.create_default_context(cafile=None if ca_file is None else os.fspath(ca_file))
+    except TypeError:
+        raise TypeError(f"ca_file: expected a path, found {type(ca_file).__name__}") from None
+    except (OSError, ValueError) as error:
+        raise InvalidArgumentError(f"ca_file: {os.fspath(ca_file)!r}: {error}") from error
+
+
+def _quoted(model: str) -> str:
+    try:
+        return urllib.parse.quote(model, safe="")
+    except UnicodeError as error:
+        raise InvalidArgumentError(f"model: {error}") from None
+
+
+def _keys_of(kind: Kind, keys: Any, table: str) -> np.ndarray:
+    """The keys of a table, with the errors of `Session.lookup`."""
+    argument = f"keys of table '{table}'"
+    if kind.device is not None:
+        raise InvalidArgumentError(f"{argument}: on a GPU; a client takes arrays in host memory")
+    keys = kind.keys(keys, "keys", table)
+    kind.check_keys(keys, argument)
+    return np.asarray(keys)
+
+
+def _copy_to(out: Mapping[str, Any], rows: dict[str, np.ndarray]) -> dict:
+    for name, found in rows.items():
+        kind_of(out[name]).check_out(out[name], name, found.shape)
+        kind_of(out[name]).check_memory(out[name], name)
+    check_apart(out)
+    for name, found in rows.items():
+        kind_of(out[name]).copy_to(out[name], found)
+    tell_written(out.values())
+    return dict(out)
+
+
+def _error_of(answer: Answer, url: str) -> Error:
+    """The exception for an answer that is not 200: with the server's own message, if it has one."""
+    message = None
+    try:
+        message = json.loads(answer.body)["error"]
+    except (ValueError, LookupError, TypeError):
+        pass
+    if not isinstance(message, str):
+        message = f"{url} answered the status {answer.status}"
+    return _CODES.get(answer.status, _errors.UnknownError)(message)
+
+
+def _as_kind(kind: Kind, array: np.ndarray) -> Any:
     if kind.name != "torch":
         return array
     import torch
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
+    return torch.from_numpy(array)

@@ -7,6 +7,7 @@ from typing import Any
 
 from hps import _hps
 from hps._admin import _key_memory, _row_memory
+from hps._arguments import seconds
 from hps._errors import DeadlineExceededError, InvalidArgumentError
 
 # A wait is made in pieces, so that Ctrl-C can end it.
@@ -41,19 +42,20 @@ class Producer:
 
     def upsert(self, keys: Any, rows: Any, *, timeout: float = 30.0) -> None:
         """Publishes rows [n, dim] of the keys. Waits, at most `timeout` seconds, while too many
-        rows are not delivered yet."""
+        rows are not delivered yet. Ctrl-C does not end this wait."""
         if rows is None:
             raise InvalidArgumentError("rows: expected an array; `delete` publishes deletes")
-        self._producer.publish(_key_memory(keys), _row_memory(rows), timeout)
+        self._producer.publish(_key_memory(keys), _row_memory(rows),
+                               seconds(timeout, "timeout"))
 
     def delete(self, keys: Any, *, timeout: float = 30.0) -> None:
         """Publishes that the keys are deleted."""
-        self._producer.publish(_key_memory(keys), None, timeout)
+        self._producer.publish(_key_memory(keys), None, seconds(timeout, "timeout"))
 
     def flush(self, timeout: float = 30.0) -> None:
         """Returns when every row is on all in-sync replicas. Raises DeadlineExceededError, or the
         first error of a message since the last flush."""
-        end = time.monotonic() + timeout
+        end = time.monotonic() + seconds(timeout, "timeout")
         while True:
             left = end - time.monotonic()
             try:

@@ -6,12 +6,14 @@ import enum
 import itertools
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from hps import _hps
-from hps._arrays import Kind, Memory, kind_of
+from hps._arguments import fraction, seconds, tables_of
+from hps._arrays import (HostKeys, Kind, Memory, Rows, Statuses, check_apart, kind_of,
+                         tell_written)
 from hps._errors import InvalidArgumentError
 
 # A wait that may be longer is made on another thread, so that Ctrl-C can end it.
@@ -54,7 +56,8 @@ class Session:
         self._store = store
         # Compiled programs name their session. A name has the store and the model in it, so that a
         # program that was made in another process never gets rows of another model.
-        self._name = f"{store.path}:{model}:{next(_counter)}"
+        path = store.path.encode(errors="backslashreplace").decode()  # it may be no text
+        self._name = f"{path}:{model}:{next(_counter)}"
         self._session = _hps.session(store._store, model, device, keys_max, self._name)
         self._device = device
         self._memory = Memory()
@@ -67,6 +70,36 @@ class Session:
             short = name.partition("/")[2]
             self.tables[short] = dim
             self._numbers[short] = self._numbers[name] = (number, dim, name)
+
+    @overload
+    def lookup(self, table: str, keys: HostKeys, *, status: Literal[False] = ...,
+               timeout: float | None = ..., hit_rate_threshold: float | None = ...,
+               out: None = ...) -> Rows: ...
+
+    @overload
+    def lookup(self, table: str, keys: HostKeys, *, status: Literal[True],
+               timeout: float | None = ..., hit_rate_threshold: float | None = ...,
+               out: None = ...) -> tuple[Rows, Statuses]: ...
+
+    @overload
+    def lookup(self, table: str, keys: Any, *, status: Literal[True],
+               timeout: float | None = ..., hit_rate_threshold: float | None = ...,
+               out: Any = ...) -> tuple[Any, Any]: ...
+
+    @overload
+    def lookup(self, table: Mapping[str, Any], keys: None = ..., *, status: Literal[False] = ...,
+               timeout: float | None = ..., hit_rate_threshold: float | None = ...,
+               out: Mapping[str, Any] | None = ...) -> dict[str, Any]: ...
+
+    @overload
+    def lookup(self, table: Mapping[str, Any], keys: None = ..., *, status: Literal[True],
+               timeout: float | None = ..., hit_rate_threshold: float | None = ...,
+               out: Mapping[str, Any] | None = ...) -> tuple[dict[str, Any], dict[str, Any]]: ...
+
+    @overload
+    def lookup(self, table: str | Mapping[str, Any], keys: Any = ..., *, status: bool = ...,
+               timeout: float | None = ..., hit_rate_threshold: float | None = ...,
+               out: Any = ...) -> Any: ...
 
     def lookup(self, table: str | Mapping[str, Any], keys: Any = None, *, status: bool = False,
                timeout: float | None = None, hit_rate_threshold: float | None = None,
@@ -85,7 +118,9 @@ class Session:
         timeout: longest wait in seconds; keys whose rows have not arrived by then get default rows
             and DEFAULT_DEGRADED. None: the setting [lookup] timeout.
         hit_rate_threshold: see docs/configuration.md. None: the setting.
-        out: arrays that take the rows, instead of new ones: one, or a dictionary.
+        out: arrays that take the rows, instead of new ones: one, or a dictionary. They share no
+            memory with each other; views of NumPy arrays that do are not noticed. A torch tensor
+            does not require a gradient; autograd sees the change.
 
         The arrays of one call may share their memory; copy one to keep it without the others.
         Raises: InvalidArgumentError, TypeError (an argument, which the message names),
@@ -96,17 +131,17 @@ class Session:
         if type(keys) is np.ndarray and timeout is None and hit_rate_threshold is None and \
                 out is None and isinstance(table, str) and self._default_is_short:
             return self._lookup_array(table, keys, status)
+        if timeout is not None:
+            timeout = seconds(timeout, "timeout")
+        if hit_rate_threshold is not None:
+            hit_rate_threshold = fraction(hit_rate_threshold, "hit_rate_threshold")
         if isinstance(table, str):
             outs = None if out is None else {table: out}
             answer, statuses = self._lookup({table: keys}, outs, status, timeout,
                                             hit_rate_threshold)
             return (answer[table], statuses[table]) if status else answer[table]
-        if keys is not None:
-            raise TypeError("keys: expected none beside a dictionary of keys by table")
-        if not isinstance(table, Mapping):
-            raise TypeError("table: expected a name, or a dictionary of keys by table, found "
-                            f"{type(table).__name__}")
-        answer, statuses = self._lookup(table, out, status, timeout, hit_rate_threshold)
+        asked = tables_of(table, keys)
+        answer, statuses = self._lookup(asked, out, status, timeout, hit_rate_threshold)
         return (answer, statuses) if status else answer
 
     def close(self) -> None:
@@ -154,8 +189,11 @@ class Session:
             memory = kind.memory(rows, "out") if out is None else rows
             self._call(self._session.lookup_on_device, numbers, key_arrays,
                        (memory, status_memory, kind.stream()), timeout, threshold)
-        answer = dict(out) if out is not None else self._split(
-            kind, asked, shapes, kind.rows_of(rows), True)
+        if out is None:
+            answer = self._split(kind, asked, shapes, kind.rows_of(rows), True)
+        else:
+            answer = dict(out)
+            tell_written(out.values())
         return answer, {} if statuses is None else self._split(kind, asked, shapes, statuses,
                                                                False)
 
@@ -197,15 +235,12 @@ class Session:
             raise InvalidArgumentError("out: expected an array for each table that is asked")
         rows = []
         for name, shape in zip(asked, shapes):
-            expected = (*shape, self._numbers[name][1])
-            found = getattr(out[name], "shape", None)
-            if found is None:
-                raise TypeError(f"out of table '{name}': expected an array, found "
-                                f"{type(out[name]).__name__}")
-            if tuple(found) != tuple(expected):
-                raise InvalidArgumentError(f"out of table '{name}': expected the shape "
-                                           f"{list(expected)}, found {list(found)}")
-            rows.append(kind.memory(out[name], "out", name))
+            array = out[name]
+            its_kind = kind if type(array) is kind.type else kind_of(array)
+            its_kind.check_out(array, name, (*shape, self._numbers[name][1]))
+            rows.append(kind.memory(array, "out", name))
+        if len(rows) > 1:
+            check_apart({name: out[name] for name in asked}, rows)
         return rows
 
     def _check_device(self, kind: Kind) -> None:

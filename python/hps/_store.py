@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import weakref
 from typing import Any
 
 import numpy as np
 
 from hps import _hps
-from hps._admin import _as_path, _import_into, _key_memory, _row_memory
-from hps._errors import InvalidArgumentError
+from hps._admin import Progress, _as_path, _import_into, _key_memory, _progress, _row_memory
+from hps._arguments import seconds, text
+from hps._errors import DeadlineExceededError, InvalidArgumentError
 from hps._model import Model
 from hps._session import Session
+
+# A wait is made in pieces, so that Ctrl-C can end it.
+_PIECE_S = 0.2
 
 
 class Store:
@@ -85,21 +90,38 @@ class Store:
         """The tables of the store, each as a dictionary: name, dim, dtype, rows, bytes, ..."""
         return _hps.tables(self._store)
 
-    def import_table(self, table: str, keys: Any = None, rows: Any = None, **options: Any) -> dict:
+    def import_table(self, table: str, keys: Any = None, rows: Any = None, *,
+                     from_path: str | os.PathLike | None = None,
+                     format: str | None = None,  # noqa: A002, the name of the command's option
+                     dim: int | None = None, dtype: str | None = None,
+                     default: float | None = None, default_file: str | os.PathLike | None = None,
+                     tensor: str | None = None, threads: int | None = None,
+                     progress: Progress = None, import_id: str | None = None,
+                     stream_from: str | None = None) -> dict:
         """As `hps.import_table`, into this open store. Its model switches before this returns."""
-        return _import_into(self._store, table, keys, rows, options)
+        return _import_into(self._store, table, keys, rows, {
+            "from_path": from_path, "format": format, "dim": dim, "dtype": dtype,
+            "default": default, "default_file": default_file, "tensor": tensor,
+            "threads": threads, "progress": progress, "import_id": import_id,
+            "stream_from": stream_from})
 
     def export(self, table: str, to: str | os.PathLike | None = None, *,
-               format: str = "hugectr",  # noqa: A002, the name of the command's option
-               progress: Any = None) -> Any:
+               format: str | None = None,  # noqa: A002, the name of the command's option
+               progress: Progress = None) -> Any:
         """The rows of a table in ascending order of keys, as of this call.
 
         Without `to` returns (keys, rows) as NumPy arrays in the table's type (bfloat16 as uint16).
-        With `to`, a directory that holds no table yet, writes files of `format`, "hugectr" or
-        "npy", and returns {"rows", "bytes", "seconds"}.
+        With `to`, a directory that holds no table yet, writes files of `format`, "hugectr" (the
+        default) or "npy", and returns {"rows", "bytes", "seconds"}. `format` and `progress` (as of
+        `import_table`) are for files only.
         """
+        text(table, "table")
         if to is not None:
-            return _hps.export(self._store, table, _as_path(to, "to"), format, progress)
+            return _hps.export(self._store, table, _as_path(to, "to"), format or "hugectr",
+                               _progress(progress, f"export {table}"))
+        for name, value in (("format", format), ("progress", progress)):
+            if value is not None:
+                raise InvalidArgumentError(f"{name}: expected none without `to`, found {value!r}")
         keys, rows, dim, dtype = _hps.export_to_memory(self._store, table)
         element = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}[dtype]
         return np.frombuffer(keys, np.int64), np.frombuffer(rows, element).reshape(-1, dim)
@@ -111,24 +133,34 @@ class Store:
     def apply(self, table: str, keys: Any, rows: Any, *, timeout: float = 10.0) -> None:
         """Changes rows now, as one atomic write: on the disk, and seen by all later lookups, when
         it returns. `rows` is [n, dim] in the table's type. Of a key that occurs twice the last row
-        counts. At most 16 MiB.
+        counts. At most 16 MiB. Ctrl-C does not end it; `timeout` does.
         Raises: InvalidArgumentError, NotFoundError, FailedPreconditionError (opened read-only),
         UnavailableError (no change could begin within `timeout` seconds)."""
         if rows is None:
             raise InvalidArgumentError("rows: expected an array; `delete` removes keys")
-        self._store.apply(table, _key_memory(keys), _row_memory(rows), timeout)
+        self._store.apply(text(table, "table"), _key_memory(keys), _row_memory(rows),
+                          seconds(timeout, "timeout"))
 
     def delete(self, table: str, keys: Any, *, timeout: float = 10.0) -> None:
         """Removes rows, as `apply` changes them."""
-        self._store.apply(table, _key_memory(keys), None, timeout)
+        self._store.apply(text(table, "table"), _key_memory(keys), None,
+                          seconds(timeout, "timeout"))
 
     def load(self) -> None:
         """Takes imports that other processes have staged, and switches the models to them."""
         self._store.load()
 
     def drain(self, timeout: float = 10.0) -> None:
-        """Waits until rows that earlier lookups brought up are in the levels above the disk."""
-        self._store.drain(timeout)
+        """Waits until rows that earlier lookups brought up are in the levels above the disk. Raises
+        DeadlineExceededError."""
+        end = time.monotonic() + seconds(timeout, "timeout")
+        while True:
+            left = max(end - time.monotonic(), 0.0)
+            try:
+                return self._store.drain(min(left, _PIECE_S))
+            except DeadlineExceededError:
+                if left <= _PIECE_S:
+                    raise
 
     def statistics(self) -> dict:
         """Counters and sizes since the store was opened, as nested dictionaries; "tables" is a list

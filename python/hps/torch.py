@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hps._arguments import text
 from hps._errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from hps._store import Store
 
@@ -49,15 +50,20 @@ def _dim(store: Store, table: str) -> int:
     """The dim of a table, with the arguments of a module checked."""
     if not isinstance(store, Store):
         raise TypeError(f"store: expected an hps.Store, found {type(store).__name__}")
-    dims = _session(store, table).tables
+    dims = _session(store, text(table, "table")).tables
     name = table.partition("/")[2]
     if name not in dims:
         raise NotFoundError(f"table: the store has no table '{table}'")
     return dims[name]
 
 
-def _prepare(keys: torch.Tensor) -> torch.Tensor:
+def _prepare(keys: torch.Tensor, argument: str) -> torch.Tensor:
     """Keys as the operators take them."""
+    if not isinstance(keys, torch.Tensor):
+        raise TypeError(f"{argument}: expected a torch tensor, found {type(keys).__name__}")
+    if not torch.compiler.is_compiling() and keys.is_neg():
+        # A view that says that its memory has the negatives of its values.
+        keys = keys.resolve_neg()
     if keys.dtype is torch.int64 and keys.is_contiguous():
         return keys
     if keys.is_cuda and keys.dtype == torch.int32:
@@ -78,10 +84,10 @@ class _Tables(torch.nn.Module):
         self._sessions: dict[int, Any] = {}  # by device, -1: the host
         _torch.stores[self._path] = store
 
-    def _look_up(self, keys: list[torch.Tensor]) -> list[torch.Tensor]:
+    def _look_up(self, keys: list[torch.Tensor], argument: str) -> list[torch.Tensor]:
         """Compiled programs name the store; others the session, because the store may be one of
         several that are open at this path."""
-        keys = [_prepare(some) for some in keys]
+        keys = [_prepare(some, argument) for some in keys]
         if not torch.compiler.is_compiling():
             device = keys[0].get_device()
             session = self._sessions.get(device)
@@ -103,7 +109,7 @@ class _Table(_Tables):
         self.table = table
 
     def _rows(self, keys: torch.Tensor) -> torch.Tensor:
-        return self._look_up([keys])[0]
+        return self._look_up([keys], "input")[0]
 
 
 class Embeddings(_Tables):
@@ -115,7 +121,7 @@ class Embeddings(_Tables):
     def __init__(self, store: Store, tables: Sequence[str]):
         if isinstance(tables, str) or not tables:
             raise InvalidArgumentError("tables: expected a list of 'model/table'")
-        if len({table.partition("/")[0] for table in tables}) != 1:
+        if len({text(table, "tables").partition("/")[0] for table in tables}) != 1:
             raise InvalidArgumentError("tables: expected tables of one model, 'model/table', found "
                                        f"{sorted(set(tables))}")
         super().__init__(store, tables)
@@ -137,11 +143,14 @@ class Embeddings(_Tables):
             if keys.dim() < 1 or keys.shape[0] != len(self.tables):
                 raise InvalidArgumentError(f"keys: expected the shape [{len(self.tables)}, ...], "
                                            f"found {list(keys.shape)}")
-            return self._look_up([keys])[0]
+            return self._look_up([keys], "keys")[0]
+        if not isinstance(keys, (list, tuple)):
+            raise TypeError("keys: expected a torch tensor or a list of them, found "
+                            f"{type(keys).__name__}")
         if len(keys) != len(self.tables):
             raise InvalidArgumentError(f"keys: expected {len(self.tables)} tensors, found "
                                        f"{len(keys)}")
-        return self._look_up(list(keys))
+        return self._look_up(list(keys), "keys")
 
     def extra_repr(self) -> str:
         return f"{self.tables!r}, embedding_dims={self.embedding_dims}"
@@ -215,7 +224,7 @@ class EmbeddingBagCollection(torch.nn.Module):
             raise ImportError("hps.torch.EmbeddingBagCollection needs torchrec: pip install "
                               "torchrec") from None
         _check_mode(mode)
-        if len({table.partition("/")[0] for table in tables.values()}) != 1:
+        if len({text(table, "tables").partition("/")[0] for table in tables.values()}) != 1:
             raise InvalidArgumentError("tables: expected tables of one model, 'model/table', found "
                                        f"{sorted(set(tables.values()))}")
         self.embedding_dims = {feature: _dim(store, table) for feature, table in tables.items()}

@@ -16,6 +16,7 @@
 #include "base/macros.h"
 #include "c_api/store_json.h"
 #include "hps/store.h"
+#include "types/update_start.h"
 
 struct hps_store {
   std::unique_ptr<hps::Store> store;
@@ -206,6 +207,21 @@ absl::Status NewSession(hps_store* store, const char* model, const hps_session_o
   return absl::OkStatus();
 }
 
+absl::Status Import(hps_store* store, const hps_rows* given_rows, const hps_import_options* given) {
+  HPS_RETURN_IF_ERROR(CheckPointer(store, "store"));
+  HPS_ASSIGN_OR_RETURN(const Rows rows, ReadRows(given_rows));
+  ImportRequest request{.name = rows.table, .memory = rows.memory};
+  if (given != nullptr) {
+    HPS_ASSIGN_OR_RETURN(const hps_import_options options, ReadStruct(given, "options"));
+    request.default_value = options.default_value;
+    if (options.import_id != nullptr) request.import_id = options.import_id;
+    if (options.stream_from != nullptr) {
+      HPS_ASSIGN_OR_RETURN(request.update_start, ParseUpdateStart(options.stream_from));
+    }
+  }
+  return store->store->Import(request).status();
+}
+
 absl::Status DescribeTable(hps_session* session, const char* name, hps_table_info* info) {
   HPS_RETURN_IF_ERROR(CheckPointer(session, "session"));
   HPS_RETURN_IF_ERROR(CheckPointer(name, "name"));
@@ -271,9 +287,13 @@ int hps_cancel_new(hps_cancel** cancel) {
 
 void hps_cancel_free(hps_cancel* cancel) { std::default_delete<hps_cancel>()(cancel); }
 
-void hps_cancel_now(hps_cancel* cancel) { cancel->cancel.Cancel(); }
+void hps_cancel_now(hps_cancel* cancel) {
+  if (cancel != nullptr) cancel->cancel.Cancel();
+}
 
-void hps_cancel_reset(hps_cancel* cancel) { cancel->cancel.Reset(); }
+void hps_cancel_reset(hps_cancel* cancel) {
+  if (cancel != nullptr) cancel->cancel.Reset();
+}
 
 int hps_lookup(hps_session* session, const hps_table_query* queries, size_t query_count,
                const hps_lookup_options* options, uint64_t counts[6]) {
@@ -281,13 +301,14 @@ int hps_lookup(hps_session* session, const hps_table_query* queries, size_t quer
 }
 
 int hps_import(hps_store* store, const hps_rows* rows, double default_value) {
-  return hps::Run([&]() -> absl::Status {
-    HPS_RETURN_IF_ERROR(hps::CheckPointer(store, "store"));
-    HPS_ASSIGN_OR_RETURN(const hps::Rows read, hps::ReadRows(rows));
-    return store->store
-        ->Import({.name = read.table, .memory = read.memory, .default_value = default_value})
-        .status();
-  });
+  hps_import_options options{};
+  options.struct_bytes = sizeof(options);
+  options.default_value = default_value;
+  return hps_import_with(store, rows, &options);
+}
+
+int hps_import_with(hps_store* store, const hps_rows* rows, const hps_import_options* options) {
+  return hps::Run([&] { return hps::Import(store, rows, options); });
 }
 
 int hps_apply(hps_store* store, const hps_rows* rows, int64_t timeout_ns) {
@@ -308,6 +329,7 @@ int hps_export(hps_store* store, const char* table, hps_row_function function, v
   return hps::Run([&]() -> absl::Status {
     HPS_RETURN_IF_ERROR(hps::CheckPointer(store, "store"));
     HPS_RETURN_IF_ERROR(hps::CheckPointer(table, "table"));
+    if (function == nullptr) return absl::InvalidArgumentError("function is null");
     const hps::RowSink sink = [&](std::span<const hps::Key> keys, hps::HostRows rows) {
       return function(context, keys.data(), rows.data, keys.size()) == 0
                  ? absl::OkStatus()

@@ -66,6 +66,7 @@ class CApiTest : public testing::Test {
 
 constexpr int kInvalidArgument = 3;
 constexpr int kNotFound = 5;
+constexpr int kFailedPrecondition = 9;
 constexpr int kUnimplemented = 12;
 
 TEST_F(CApiTest, AClientInC) {
@@ -106,6 +107,35 @@ TEST_F(CApiTest, ShorterStructuresOfAnOlderCallerAreTaken) {
   query.struct_bytes = offsetof(hps_table_query, row_stride_bytes);
   ASSERT_EQ(hps_lookup(session_, &query, 1, nullptr, nullptr), 0) << hps_error();
   EXPECT_EQ(out_, rows_);
+}
+
+// Catches: options that do not reach the import.
+TEST_F(CApiTest, AnImportTakesAnIdAndWhereItsStreamBegins) {
+  OpenStore();
+  const hps_rows rows = Rows();
+  hps_import_options options = {.struct_bytes = sizeof(options),
+                                .default_value = 7,
+                                .stream_from = "2023-11-14T22:13:20.500Z",
+                                .import_id = "v1"};
+  ASSERT_EQ(hps_import_with(store_, &rows, &options), 0) << hps_error();
+  char* text = nullptr;
+  ASSERT_EQ(hps_tables(store_, &text), 0) << hps_error();
+  const std::string tables = text;
+  hps_free(text);
+  EXPECT_NE(tables.find(R"("import_id":"v1","stream_from":"2023-11-14T22:13:20.500Z")"),
+            std::string::npos)
+      << tables;
+  EXPECT_EQ(hps_apply(store_, &rows, 0), kFailedPrecondition) << "a change would reach one node";
+
+  options.import_id = "v2";
+  options.stream_from = "latest";
+  EXPECT_EQ(hps_import_with(store_, &rows, &options), kInvalidArgument) << "not the same on all";
+  options.stream_from = "yesterday";
+  EXPECT_EQ(hps_import_with(store_, &rows, &options), kInvalidArgument);
+  EXPECT_NE(std::string(hps_error()).find("'yesterday'"), std::string::npos) << hps_error();
+  options.struct_bytes = offsetof(hps_import_options, stream_from);  // of an older caller
+  EXPECT_EQ(hps_import_with(store_, &rows, &options), 0) << hps_error();
+  EXPECT_EQ(hps_import_with(store_, &rows, nullptr), 0) << hps_error();
 }
 
 TEST_F(CApiTest, LongerStructuresOfANewerCallerAreRefused) {
@@ -156,6 +186,7 @@ int EndAtOnce(void*, const int64_t*, const void*, size_t) { return 1; }
 TEST_F(CApiTest, TheCallerEndsAnExport) {
   OpenStore();
   EXPECT_EQ(hps_export(store_, "m/t", EndAtOnce, nullptr), 1);
+  EXPECT_EQ(hps_export(store_, "m/t", nullptr, nullptr), 3);
 }
 
 TEST_F(CApiTest, ACancelledLookupDoesNotWait) {

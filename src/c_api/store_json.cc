@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "base/json_writer.h"
+#include "types/update_start.h"
 
 namespace hps {
 namespace {
@@ -56,7 +57,10 @@ std::string TablesJson(std::span<const TableInfo> tables) {
     json.BeginObject().Member("name", std::string_view(table.spec.name));
     json.Member("dim", table.spec.dim).Member("dtype", DtypeName(table.spec.dtype));
     json.Member("rows", table.row_count).Member("bytes", table.bytes);
-    json.Member("incarnation", table.incarnation).EndObject();
+    json.Member("incarnation", table.incarnation);
+    json.Member("import_id", std::string_view(table.import_id));
+    json.Member("stream_from", std::string_view(FormatUpdateStart(table.update_start)));
+    json.EndObject();
   }
   json.EndArray();
   return text;

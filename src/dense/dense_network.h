@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/byte_budget.h"
 #include "dense/device_rows.h"
 #include "hps/model_network.h"
 #include "onnx/graph.h"
@@ -63,7 +64,8 @@ class DenseNetwork {
 };
 
 struct DenseOptions {
-  uint32_t sessions = 1;  // that run at a time
+  uint32_t sessions = 1;      // that run at a time
+  uint64_t batch_max = 4096;  // samples of one run, usually
 };
 
 // Errors: UNIMPLEMENTED (this build has no engine), INVALID_ARGUMENT (the reader or the engine does
@@ -74,6 +76,9 @@ absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeDenseNetwork(const ModelNetwor
 struct DeviceDenseOptions {
   int device = 0;
   uint32_t batch_max = 4096;  // samples of one run
+  // What the row rooms of the network's sessions take for rows on the device, together with those
+  // of other networks. Null: any number of bytes.
+  std::shared_ptr<ByteBudget> row_budget{};
 };
 
 // The same on a GPU: tensors of the host go there and come back with each run, and its sessions

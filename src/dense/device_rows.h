@@ -25,9 +25,15 @@ struct KeyPiece {
   size_t key_count = 0;
 };
 
-// Memory on a device for the keys of a batch and their rows. It grows with the largest batch.
+// Memory on a device for the keys of a batch and their rows. It grows with the largest batch,
+// within what all rooms of the device may take.
 class RowRoom {
  public:
+  // Rows of one batch, at most. 65,536 samples with 26 rows of 128 elements take 0.9 GB.
+  static constexpr uint64_t kRowBytesMax = uint64_t{1} << 30;
+  // What each room should be able to take: 4,096 samples with 26 rows of 128 elements take 55 MB.
+  static constexpr uint64_t kRowBytesLeast = uint64_t{64} << 20;
+
   // In the device's memory, each at a multiple of 256 bytes; until the next Make.
   struct Room {
     const Key* keys = nullptr;      // [n], of the pieces one after the other

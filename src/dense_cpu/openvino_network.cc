@@ -5,7 +5,6 @@
 #include <openvino/openvino.hpp>
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <exception>
 #include <map>
@@ -18,9 +17,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
-#include "base/mutex.h"
 #include "base/public_message.h"
 #include "dense/dense_network.h"
+#include "dense_cpu/fitting_shapes.h"
 
 namespace hps {
 namespace {
@@ -75,53 +74,47 @@ constexpr uint64_t kTensorsBytesMax = uint64_t{16} << 30;
 // tensor of batch x batch elements, or of the square of a number of keys: a small request could
 // then ask for any amount of memory.
 //
-// Dimensions that are not fixed are looked at as powers of two, so that few are. Thread-safe.
+// Thread-safe.
 class TensorSizes {
  public:
-  explicit TensorSizes(std::shared_ptr<ov::Model> model) : model_(std::move(model)) {
-    for (const auto& input : model_->inputs()) shapes_.push_back(input.get_partial_shape());
+  // Batches of at most `batch_max` are measured now, where nothing but the batch is free.
+  TensorSizes(std::shared_ptr<ov::Model> model, uint64_t batch_max)
+      : model_(std::move(model)), shapes_(FreeDims(), [this](const FittingShapes::Dims& dims) {
+          absl::Status measured;
+          const absl::Status ran = Guarded(absl::StatusCode::kInternal, "the dense network failed",
+                                           [&] { measured = Measure(dims); });
+          return ran.ok() ? measured : ran;
+        }) {
+    FittingShapes::Dims largest;
+    for (const auto& input : model_->inputs()) {
+      const ov::PartialShape shape = input.get_partial_shape();
+      for (size_t d = 0; d < static_cast<size_t>(shape.rank().get_length()); ++d) {
+        if (shape[d].is_dynamic() && d > 0) return;
+        largest.push_back(shape[d].is_dynamic() ? static_cast<int64_t>(batch_max)
+                                                : shape[d].get_length());
+      }
+    }
+    shapes_.Check(largest).IgnoreError();  // smaller batches may fit
   }
 
   // Errors: OUT_OF_RANGE, which names the node.
   absl::Status Check(std::span<const DenseTensor> inputs) {
-    const Dims exact = DimsOf(inputs);
-    Dims rounded = exact;
-    size_t at = 0;
-    for (const ov::PartialShape& shape : shapes_) {
-      for (size_t d = 0; d < static_cast<size_t>(shape.rank().get_length()); ++d, ++at)
-        if (shape[d].is_dynamic() && rounded[at] > 0)
-          rounded[at] = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rounded[at])));
-    }
-    const MutexLock lock(mutex_);
-    absl::Status status = Known(rounded);
-    // It may be too large, or not fit the network, only where it is rounded up.
-    if (!status.ok() && rounded != exact) status = Known(exact);
-    return status;
+    FittingShapes::Dims dims;
+    for (const DenseTensor& input : inputs)
+      dims.insert(dims.end(), input.dims.begin(), input.dims.end());
+    return shapes_.Check(dims);
   }
 
  private:
-  using Dims = std::vector<int64_t>;  // of all inputs, one after the other
-  static constexpr size_t kKnownMax = 1000;
-
-  static Dims DimsOf(std::span<const DenseTensor> inputs) {
-    Dims dims;
-    for (const DenseTensor& input : inputs)
-      dims.insert(dims.end(), input.dims.begin(), input.dims.end());
-    return dims;
+  std::vector<bool> FreeDims() const {
+    std::vector<bool> is_free;
+    for (const auto& input : model_->inputs())
+      for (const ov::Dimension& dim : input.get_partial_shape())
+        is_free.push_back(dim.is_dynamic());
+    return is_free;
   }
 
-  absl::Status Known(const Dims& dims) HPS_REQUIRES(mutex_) {
-    if (const auto found = known_.find(dims); found != known_.end()) return found->second;
-    if (known_.size() >= kKnownMax) known_.clear();
-    absl::Status measured;
-    const absl::Status ran = Guarded(absl::StatusCode::kInternal, "the dense network failed",
-                                     [&] { measured = Measure(dims); });
-    if (!ran.ok()) measured = ran;
-    known_.emplace(dims, measured);
-    return measured;
-  }
-
-  absl::Status Measure(const Dims& dims) const {
+  absl::Status Measure(const FittingShapes::Dims& dims) const {
     const std::shared_ptr<ov::Model> sized = model_->clone();
     std::map<ov::Output<ov::Node>, ov::PartialShape> shapes;
     size_t at = 0;
@@ -163,9 +156,7 @@ class TensorSizes {
   }
 
   const std::shared_ptr<ov::Model> model_;
-  std::vector<ov::PartialShape> shapes_;  // by input
-  Mutex mutex_;
-  std::map<Dims, absl::Status> known_ HPS_GUARDED_BY(mutex_);
+  FittingShapes shapes_;
 };
 
 class OpenvinoSession final : public DenseSession {
@@ -223,12 +214,12 @@ class OpenvinoSession final : public DenseSession {
 class OpenvinoNetwork final : public DenseNetwork {
  public:
   OpenvinoNetwork(const OnnxGraph& graph, ov::Core core, ov::CompiledModel model,
-                  std::shared_ptr<ov::Model> read)
+                  std::shared_ptr<ov::Model> read, uint64_t batch_max)
       : inputs_(graph.inputs),
         outputs_(graph.outputs),
         core_(std::move(core)),
         model_(std::move(model)),
-        sizes_(std::move(read)) {
+        sizes_(std::move(read), batch_max) {
     for (OnnxValue& output : outputs_) output.element = OnnxElement::kFloat32;
   }
 
@@ -280,7 +271,7 @@ absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeOpenvinoNetwork(const OnnxGrap
             // What it keeps for shapes that it has met; batches are of many sizes.
             ov::AnyMap::value_type("CPU_RUNTIME_CACHE_CAPACITY", kShapesKept));
         made = std::make_unique<OpenvinoNetwork>(graph, std::move(core), std::move(compiled),
-                                                 std::move(read));
+                                                 std::move(read), options.batch_max);
       }));
   return made;
 }

@@ -41,7 +41,9 @@ absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeGpuDenseNetwork(
 
 absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeDeviceDenseNetwork(
     const ModelNetwork& network, const DeviceDenseOptions& options) {
-  return MakeGpuDenseNetwork(network, {.device = options.device, .batch_max = options.batch_max});
+  return MakeGpuDenseNetwork(
+      network,
+      {.device = options.device, .batch_max = options.batch_max, .row_budget = options.row_budget});
 }
 
 }  // namespace hps

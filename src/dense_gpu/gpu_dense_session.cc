@@ -40,6 +40,18 @@ std::span<const std::byte> BytesFromHost(const FedInput& input) {
   return input.dim == 0 ? input.sent : std::as_bytes(input.bags);
 }
 
+// The kernels count the elements of an input in 32 bits.
+absl::Status CheckElements(const OnnxValue& input, uint64_t sample_bytes, uint64_t samples) {
+  const uint64_t sample_elements =
+      sample_bytes / OnnxElementBytes(static_cast<int32_t>(input.element));
+  const uint64_t elements_max = std::numeric_limits<int32_t>::max();
+  if (sample_elements == 0 || samples <= elements_max / sample_elements) return absl::OkStatus();
+  return absl::OutOfRangeError(
+      absl::StrCat("the dense network does not run on the device: its input '", input.name,
+                   "' has ", sample_elements, " elements of each of ", samples,
+                   " samples; together at most ", elements_max, " can be"));
+}
+
 bool HasVectors(const FedInput& input) { return input.dim % 4 == 0 && IsAligned(input.rows); }
 
 }  // namespace
@@ -54,7 +66,8 @@ absl::StatusOr<std::unique_ptr<DenseSession>> GpuDenseSession::Make(GpuNetwork& 
 
 absl::Status GpuDenseSession::SetUp() {
   HPS_ASSIGN_OR_RETURN(session_, network_.NewSession());
-  HPS_ASSIGN_OR_RETURN(room_, GpuRowRoom::Create(network_.options().device));
+  HPS_ASSIGN_OR_RETURN(
+      room_, GpuRowRoom::Create(network_.options().device, network_.options().row_budget));
   const uint32_t batch_max = network_.options().batch_max;
   for (size_t i = 0; i < network_.plan().inputs.size(); ++i) {
     HPS_ASSIGN_OR_RETURN(DeviceBuffer buffer,
@@ -139,7 +152,13 @@ absl::Status GpuDenseSession::CheckShapes(int64_t batch, std::span<const DenseTe
     const std::vector<int64_t>& dims = plan.output_views[i].dims;
     all_fit = all_fit && fits(outputs[i].dims, dims, dims.front());
   }
-  if (all_fit) return absl::OkStatus();
+  if (all_fit) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      HPS_RETURN_IF_ERROR(
+          CheckElements(plan.inputs[i], SampleBytes(i), static_cast<uint64_t>(batch)));
+    }
+    return absl::OkStatus();
+  }
   return absl::InternalError(absl::StrCat("the dense network failed: shapes of a run of ", batch,
                                           " samples are not the network's, or it has over ",
                                           network_.options().batch_max, " samples"));
@@ -161,6 +180,8 @@ absl::Status GpuDenseSession::RunFromRows(uint32_t samples, std::span<const FedI
 }
 
 absl::Status GpuDenseSession::CheckFed(uint32_t samples, std::span<const FedInput> inputs) const {
+  for (size_t i = 0; i < inputs.size(); ++i)
+    HPS_RETURN_IF_ERROR(CheckElements(network_.plan().inputs[i], SampleBytes(i), samples));
   bool all_fit = samples > 0 && samples <= network_.options().batch_max;
   for (size_t i = 0; all_fit && i < inputs.size(); ++i) {
     const FedInput& input = inputs[i];
@@ -171,7 +192,6 @@ absl::Status GpuDenseSession::CheckFed(uint32_t samples, std::span<const FedInpu
     }
     all_fit = ValuesOf(input) * input.dim * sizeof(float) == bytes &&
               network_.plan().inputs[i].element == OnnxElement::kFloat32 &&
-              bytes * samples <= std::numeric_limits<int32_t>::max() &&
               (input.bags.empty() || input.bags.size() == samples);
   }
   if (all_fit) return absl::OkStatus();

@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/byte_budget.h"
 #include "dense_gpu/cublas.h"
 #include "dense_gpu/gemm.h"
 #include "dense_gpu/gpu_batch.h"
@@ -30,6 +31,7 @@ struct GpuNetworkOptions {
   int device = 0;
   uint32_t batch_max = 4096;
   GpuMath math = GpuMath::kFloat32;
+  std::shared_ptr<ByteBudget> row_budget{};  // DeviceDenseOptions::row_budget
 };
 
 class GpuNetworkSession;

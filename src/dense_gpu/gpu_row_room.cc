@@ -43,10 +43,11 @@ absl::Status GrowPinnedBuffer(PinnedBuffer& buffer, const char* what, uint64_t b
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<GpuRowRoom>> GpuRowRoom::Create(int device) {
+absl::StatusOr<std::unique_ptr<GpuRowRoom>> GpuRowRoom::Create(int device,
+                                                               std::shared_ptr<ByteBudget> budget) {
   const DeviceScope scope(device);
   HPS_RETURN_IF_ERROR(scope.Check());
-  std::unique_ptr<GpuRowRoom> room(new GpuRowRoom(device));
+  std::unique_ptr<GpuRowRoom> room(new GpuRowRoom(device, std::move(budget)));
   HPS_RETURN_IF_ERROR(room->SetUp());
   return room;
 }
@@ -64,6 +65,7 @@ GpuRowRoom::~GpuRowRoom() {
     host_.Leak();
     keys_.Leak();
     rows_.Leak();
+    if (lease_.has_value()) lease_->Leak();
   }
   host_ = PinnedBuffer();
   keys_ = DeviceBuffer();
@@ -73,6 +75,19 @@ GpuRowRoom::~GpuRowRoom() {
 absl::Status GpuRowRoom::WaitUntilIdle(Duration timeout, const char* what) {
   HPS_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(passed_.get(), stream_.get()), what));
   return WaitFor(passed_.get(), DeadlineAfter(RealClock(), timeout), what);
+}
+
+// The memory of an earlier batch goes back before more is asked for, and so does its part of the
+// budget.
+absl::Status GpuRowRoom::GrowRows(uint64_t row_bytes) {
+  if (row_bytes == 0 || Suits(rows_.bytes(), row_bytes)) return absl::OkStatus();
+  HPS_RETURN_IF_ERROR(FreeInOrder(std::exchange(rows_, DeviceBuffer()), stream_.get()));
+  lease_.reset();
+  if (budget_ != nullptr) {
+    HPS_ASSIGN_OR_RETURN(ByteBudget::Lease lease, budget_->Lend(SizeFor(row_bytes)));
+    lease_.emplace(std::move(lease));
+  }
+  return GrowDeviceBuffer(rows_, "rows of a batch", row_bytes, stream_.get());
 }
 
 absl::StatusOr<RowRoom::Room> GpuRowRoom::Make(std::span<const KeyPiece> pieces,
@@ -92,7 +107,7 @@ absl::StatusOr<RowRoom::Room> GpuRowRoom::Make(std::span<const KeyPiece> pieces,
   const uint64_t statuses_at = (key_bytes + 255) / 256 * 256;
   HPS_RETURN_IF_ERROR(
       GrowDeviceBuffer(keys_, "keys of a batch", statuses_at + key_count, stream_.get()));
-  HPS_RETURN_IF_ERROR(GrowDeviceBuffer(rows_, "rows of a batch", row_bytes, stream_.get()));
+  HPS_RETURN_IF_ERROR(GrowRows(row_bytes));
   std::byte* to = host_.data();
   for (const KeyPiece& piece : pieces) {
     if (piece.key_count == 0) continue;

@@ -8,10 +8,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/byte_budget.h"
 #include "base/clock.h"
 #include "dense/device_rows.h"
 #include "l1_gpu/cuda_resources.h"
@@ -20,11 +23,10 @@ namespace hps {
 
 class GpuRowRoom final : public RowRoom {
  public:
-  // Rows of one batch. 65,536 samples with 26 rows of 128 elements take 0.9 GB.
-  static constexpr uint64_t kRowBytesMax = uint64_t{1} << 30;
-
+  // `budget`: of the rows in all rooms of the device; null: they take what there is.
   // Errors: UNAVAILABLE (no such device), INTERNAL.
-  static absl::StatusOr<std::unique_ptr<GpuRowRoom>> Create(int device);
+  static absl::StatusOr<std::unique_ptr<GpuRowRoom>> Create(int device,
+                                                            std::shared_ptr<ByteBudget> budget);
   // Leaks the memory of a device that hangs: to free it would wait for ever.
   ~GpuRowRoom() override;
 
@@ -37,10 +39,14 @@ class GpuRowRoom final : public RowRoom {
   absl::Status WaitUntilIdle(Duration timeout, const char* what);
 
  private:
-  explicit GpuRowRoom(int device) : device_(device) {}
+  GpuRowRoom(int device, std::shared_ptr<ByteBudget> budget)
+      : device_(device), budget_(std::move(budget)) {}
   absl::Status SetUp();
+  absl::Status GrowRows(uint64_t row_bytes);
 
   const int device_;
+  const std::shared_ptr<ByteBudget> budget_;
+  std::optional<ByteBudget::Lease> lease_;  // for rows_
   CudaStream stream_;
   CudaEvent passed_;
   PinnedBuffer host_;  // keys on their way to the device, or statuses on theirs to the host

@@ -97,7 +97,7 @@ absl::Status SetImportId(const ImportOptions& options, BulkImport& import) {
     return absl::InvalidArgumentError(absl::StrCat(
         "import id '", options.import_id,
         "' needs a start of the update stream that is the same on all nodes: its beginning or a "
-        "time (--stream-from earliest or TIME)"));
+        "time (--stream-from earliest or TIME; in Python stream_from)"));
   }
   return import.SetImportId(options.import_id);
 }

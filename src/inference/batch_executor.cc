@@ -236,7 +236,11 @@ absl::Status BatchExecutor::LookUpAgain(ModelVersion& version, Plans plans) {
   std::vector<size_t> before;
   for (const ExecutionPlan* plan : plans) before.push_back(plan->degraded_count);
   const Deadline at_least = options_.clock->Now() + kSecondLookupMin;
-  HPS_RETURN_IF_ERROR(LookUpOnHost(*session, plans, {.deadline = std::max(deadline_, at_least)}));
+  const LookupCounts counted = counts_;  // each key once, whoever looks at them after Predict
+  const absl::Status looked_up =
+      LookUpOnHost(*session, plans, {.deadline = std::max(deadline_, at_least)});
+  counts_ = counted;
+  HPS_RETURN_IF_ERROR(looked_up);
   bool are_all_there = true;
   for (size_t i = 0; i < plans.size(); ++i) {
     are_all_there = are_all_there && plans[i]->degraded_count <= before[i];

@@ -50,7 +50,8 @@ class BatchExecutor {
   // LookupSession::Lookup. Throws std::bad_alloc.
   absl::Status LookUp(ModelVersion& version, Plans plans, const LookupLimits& limits);
 
-  // How the keys of the last LookUp were answered.
+  // How the keys of the last LookUp were answered, each key once: not how Predict got rows again
+  // whose device had failed.
   const LookupCounts& counts() const { return counts_; }
 
   // Runs the network for all plans. REQUIRES: LookUp of them was the last; each is a prediction.

@@ -33,7 +33,9 @@ absl::Status DeviceLookup::Run(LookupSession& session, RowRoom& room, Plans plan
   HPS_RETURN_IF_ERROR(session.Lookup(DeviceLookupRequest{.queries = queries_,
                                                          .timeout = wait.timeout,
                                                          .cancel = wait.cancel,
-                                                         .stream = room.stream()},
+                                                         .stream = room.stream(),
+                                                         // RowRoom::Make has waited for it.
+                                                         .stream_is_idle = true},
                                      &counts));
   return CountDegraded(room, plans, counts[KeyStatus::kDefaultDegraded]);
 }

@@ -17,7 +17,7 @@
 #include "model/open_store.h"
 #include "onnx/test_models.h"
 #include "testing/faults/fault_cache.h"
-#include "testing/host_device_cache/host_cache.h"
+#include "testing/host_device_cache/host_devices.h"
 #include "testing/test_directory.h"
 
 namespace hps {
@@ -37,31 +37,6 @@ struct HostMachine {
   absl::Status run_error;
   int runs_from_rows = 0;
   int runs_from_host = 0;
-};
-
-// Level 1 in host memory.
-class OneHostDevice final : public DeviceCacheFactory {
- public:
-  explicit OneHostDevice(HostMachine& machine) : machine_(machine) {}
-  absl::Status Support() const override { return absl::OkStatus(); }
-  absl::StatusOr<std::vector<int>> Devices() const override { return std::vector<int>{0}; }
-  absl::StatusOr<std::string> DeviceName(int) const override { return "host"; }
-  absl::StatusOr<DeviceMemory> Memory(int) const override {
-    return DeviceMemory{.free_bytes = uint64_t{1} << 30, .total_bytes = uint64_t{1} << 30};
-  }
-  absl::StatusOr<std::unique_ptr<DeviceCache>> Make(
-      const DeviceCacheOptions& options) const override {
-    auto cache = MakeHostCache({.device = options.device,
-                                .bytes_max = options.bytes_max,
-                                .calls_max = options.calls_max,
-                                .call_keys_max = options.call_keys_max,
-                                .call_staging_bytes = options.call_staging_bytes});
-    if (!cache.ok()) return cache;
-    return WithFaults(*std::move(cache), &machine_.cache_faults);
-  }
-
- private:
-  HostMachine& machine_;
 };
 
 class HostRoom final : public RowRoom {
@@ -217,6 +192,10 @@ class DeviceLookupTest : public ::testing::TestWithParam<Place> {
     if (on_gpu && !gpus.ok()) GTEST_SKIP() << "needs a GPU: " << gpus.message();
     const auto engine = MakeDenseNetwork(FourInputs(), {});
     if (absl::IsUnimplemented(engine.status())) GTEST_SKIP() << "no engine in this build";
+    host_devices_.memory[0] = {.free_bytes = uint64_t{1} << 30, .total_bytes = uint64_t{1} << 30};
+    host_devices_.decorate = [this](std::unique_ptr<DeviceCache> cache) {
+      return WithFaults(std::move(cache), &machine_.cache_faults);
+    };
     config_.store.path = directory_.Path("store");
     config_.l1.bytes_max = uint64_t{64} << 20;
     config_.l1.devices_auto = false;
@@ -375,7 +354,7 @@ class DeviceLookupTest : public ::testing::TestWithParam<Place> {
   TestDirectory directory_;
   Config config_;
   HostMachine machine_;
-  OneHostDevice host_devices_{machine_};
+  HostDevices host_devices_;
   MovedClock clock_;
   std::unique_ptr<Store> store_;
   ModelVersionRef device_version_;
@@ -468,6 +447,16 @@ TEST_P(DeviceLookupTest, WhatFailsOnTheDeviceTakesItsRowsThroughTheHost) {
   EXPECT_EQ(device_version_->predictor()->runs().device_failures, 2U);
   machine_.run_error = absl::OkStatus();
   ASSERT_NO_FATAL_FAILURE(check_comes_back());
+}
+
+// Catches: keys that a metric counts twice because their rows were lost with the device.
+TEST_P(DeviceLookupTest, KeysThatAreLookedUpAgainCountOnce) {
+  if (GetParam() == Place::kGpu) GTEST_SKIP() << "a GPU can't be made to fail here";
+  machine_.run_error = absl::InternalError("the network's kernel failed");
+  std::vector<Asked> all = {NewRequest(3, false), NewRequest(2, false, 2)};
+  ASSERT_NO_FATAL_FAILURE(Answer(*device_version_, device_executor_, all));
+  EXPECT_EQ(machine_.runs_from_rows, 1);
+  EXPECT_EQ(device_executor_.counts().total(), all[0].plan.key_count + all[1].plan.key_count);
 }
 
 // Catches: one batch that is too large for the device, which takes the others to the host with it.

@@ -45,7 +45,10 @@ absl::StatusOr<ModelVersionRef> ModelVersion::Open(ModelManager& manager, const 
         network, opened->tables(),
         {.model = model,
          .sessions = static_cast<uint32_t>(options.slot_count),
-         .devices = options.networks_on_devices ? options.devices : std::vector<int>()});
+         .devices = options.networks_on_devices ? options.devices : std::vector<int>(),
+         .row_bytes_max = [&manager](int device) {
+           return manager.prediction_row_bytes_max(device);
+         }});
     if (!made.ok()) {
       return Public(absl::Status(made.status().code(),
                                  absl::StrCat("model '", model, "': ", made.status().message())));

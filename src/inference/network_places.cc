@@ -5,9 +5,55 @@
 #include "absl/strings/str_cat.h"
 #include "base/logging.h"
 #include "base/macros.h"
+#include "base/mutex.h"
 #include "base/public_message.h"
 
 namespace hps {
+namespace {
+
+struct RowBudgets {
+  Mutex mutex;
+  std::map<int, std::weak_ptr<ByteBudget>> by_device HPS_GUARDED_BY(mutex);
+};
+
+// What all networks of the process share on a device, for as long as one of them is there.
+std::shared_ptr<ByteBudget> RowBudgetOf(int device, uint64_t bytes_max) {
+  static RowBudgets budgets;
+  MutexLock lock(budgets.mutex);
+  std::weak_ptr<ByteBudget>& shared = budgets.by_device[device];
+  std::shared_ptr<ByteBudget> budget = shared.lock();
+  if (budget == nullptr) {
+    budget = std::make_shared<ByteBudget>(absl::StrCat("rows of predictions on device ", device),
+                                          bytes_max);
+    shared = budget;
+  }
+  return budget;
+}
+
+// Whether each session of a network can have rows of a usual batch on the device.
+absl::Status CheckRowBytes(uint64_t sessions, uint64_t bytes_max) {
+  if (bytes_max / RowRoom::kRowBytesLeast >= sessions) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the rows of predictions take at least ", sessions * RowRoom::kRowBytesLeast, " bytes, ",
+      RowRoom::kRowBytesLeast, " for each of ", sessions, " lookup slots, and ", bytes_max,
+      " bytes of its memory are left for them: lower [l1] bytes_max or [server] lookups"));
+}
+
+absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeOn(int device, const ModelNetwork& network,
+                                                     const DeviceWishes& wishes) {
+  DeviceDenseOptions options{.device = device,
+                             .batch_max = static_cast<uint32_t>(wishes.batch_max)};
+  const uint64_t bytes_max = wishes.row_bytes_max ? wishes.row_bytes_max(device) : UINT64_MAX;
+  if (bytes_max != UINT64_MAX) {
+    const uint64_t device_count = wishes.devices.size();
+    HPS_RETURN_IF_ERROR(
+        CheckRowBytes((wishes.session_count + device_count - 1) / device_count, bytes_max));
+    options.row_budget = RowBudgetOf(device, bytes_max);
+  }
+  return wishes.make(network, options);
+}
+
+}  // namespace
 
 class NetworkPlaces::CpuSession final : public DenseSession {
  public:
@@ -66,12 +112,11 @@ class NetworkPlaces::DeviceSession final : public DenseSession {
   std::unique_ptr<DenseSession> on_cpu_;  // null until it is needed
 };
 
-void NetworkPlaces::AddDevices(const ModelNetwork& network, std::span<const int> devices,
-                               uint64_t batch_max, const MakeOnDevice& make) {
+void NetworkPlaces::AddDevices(const ModelNetwork& network, const DeviceWishes& wishes) {
+  const std::vector<int>& devices = wishes.devices;
   absl::Status first_error;
   for (const int device : devices) {
-    absl::StatusOr<std::unique_ptr<DenseNetwork>> made =
-        make(network, {.device = device, .batch_max = static_cast<uint32_t>(batch_max)});
+    absl::StatusOr<std::unique_ptr<DenseNetwork>> made = MakeOn(device, network, wishes);
     if (made.ok()) {
       on_devices_.emplace(device, *std::move(made));
       continue;

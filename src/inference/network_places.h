@@ -3,6 +3,9 @@
 // Each GPU has one network, whose weights all its sessions share. The CPU always has one as well:
 // it runs what no GPU takes, and every batch for which a GPU fails.
 //
+// Rows of predictions stay in a device's memory (dense/device_rows.h). All networks of the process
+// share what a device has for them, as DeviceWishes says.
+//
 // AddDevices comes before the rest, which is thread-safe.
 #pragma once
 
@@ -11,9 +14,9 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "dense/dense_network.h"
@@ -26,16 +29,25 @@ namespace hps {
 using MakeOnDevice = std::function<absl::StatusOr<std::unique_ptr<DenseNetwork>>(
     const ModelNetwork& network, const DeviceDenseOptions& options)>;
 
+struct DeviceWishes {
+  std::vector<int> devices{};
+  uint64_t batch_max = 4096;   // samples of one run
+  uint64_t session_count = 1;  // over all devices
+  // Bytes that a device has for the rows of predictions; null: it does not say.
+  std::function<uint64_t(int device)> row_bytes_max{};
+  MakeOnDevice make = MakeDeviceDenseNetwork;
+};
+
 class NetworkPlaces {
  public:
   // `model`: its name, for the log.
   NetworkPlaces(std::string model, std::unique_ptr<DenseNetwork> on_cpu)
       : model_(std::move(model)), on_cpu_(std::move(on_cpu)) {}
 
-  // Makes the network on each of the devices, for runs of at most batch_max samples. If one does
-  // not take it, one line of the log says why, and that device's sessions run on the CPU.
-  void AddDevices(const ModelNetwork& network, std::span<const int> devices, uint64_t batch_max,
-                  const MakeOnDevice& make);
+  // Makes the network on each of the devices. If one does not take it, or has too little memory for
+  // the rows of its sessions, one line of the log says why, and that device's sessions run on the
+  // CPU.
+  void AddDevices(const ModelNetwork& network, const DeviceWishes& wishes);
 
   // On this device if it has the network, else on the CPU; -1 = the CPU. A device that fails then
   // is logged, and the session runs on the CPU. Errors: those of the CPU's

@@ -26,6 +26,7 @@ using ::testing::HasSubstr;
 struct Machine {
   std::vector<int> made;
   std::vector<int> sessions;
+  std::map<int, std::shared_ptr<ByteBudget>> row_budgets;  // of the networks
   std::map<int, absl::Status> make_errors;
   std::map<int, absl::Status> session_errors;
   std::map<int, absl::Status> run_errors;
@@ -72,6 +73,7 @@ class NetworkPlacesTest : public testing::Test {
         [this](const ModelNetwork&,
                const DeviceDenseOptions& options) -> absl::StatusOr<std::unique_ptr<DenseNetwork>> {
           machine_.made.push_back(options.device);
+          machine_.row_budgets[options.device] = options.row_budget;
           if (!machine_.make_errors[options.device].ok())
             return machine_.make_errors[options.device];
           return std::make_unique<FakeNetwork>(machine_, options.device);
@@ -86,7 +88,8 @@ class NetworkPlacesTest : public testing::Test {
   }
 
   std::string AddDevices(const std::vector<int>& devices) {
-    return Logged([&] { places_.AddDevices({}, devices, 64, Maker()); });
+    return Logged(
+        [&] { places_.AddDevices({}, {.devices = devices, .batch_max = 64, .make = Maker()}); });
   }
 
   // Where a session runs one batch.
@@ -103,6 +106,37 @@ class NetworkPlacesTest : public testing::Test {
   Machine machine_;
   NetworkPlaces places_{"m", std::make_unique<FakeNetwork>(machine_, -1)};
 };
+
+// Catches: rows of predictions that take the memory of level 1's tables, because each slot of each
+// model counts for itself.
+TEST_F(NetworkPlacesTest, NetworksShareWhatADeviceHasForRows) {
+  constexpr uint64_t kLeast = RowRoom::kRowBytesLeast;
+  DeviceWishes wishes = {.devices = {8, 9}, .session_count = 5, .make = Maker()};
+  wishes.row_bytes_max = [](int device) { return device == 8 ? 3 * kLeast : UINT64_MAX; };
+  places_.AddDevices({}, wishes);
+  EXPECT_THAT(machine_.made, ElementsAre(8, 9));
+  EXPECT_EQ(machine_.row_budgets[9], nullptr) << "it does not say";
+  const std::shared_ptr<ByteBudget> of_first = machine_.row_budgets[8];
+  ASSERT_NE(of_first, nullptr);
+  NetworkPlaces other("n", std::make_unique<FakeNetwork>(machine_, -1));
+  other.AddDevices({}, wishes);
+  const auto lent = machine_.row_budgets[8]->Lend(2 * kLeast);
+  ASSERT_TRUE(lent.ok());
+  EXPECT_TRUE(of_first->Lend(kLeast).ok());
+  EXPECT_EQ(of_first->Lend(kLeast + 1).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(NetworkPlacesTest, ADeviceWithTooLittleMemoryForRowsIsLeftOut) {
+  DeviceWishes wishes = {.devices = {7}, .session_count = 4, .make = Maker()};
+  wishes.row_bytes_max = [](int) { return 4 * RowRoom::kRowBytesLeast - 1; };
+  EXPECT_THAT(Logged([&] { places_.AddDevices({}, wishes); }),
+              AllOf(HasSubstr("on 0 of 1 GPUs"), HasSubstr("take at least 268435456 bytes"),
+                    HasSubstr("67108864 for each of 4 lookup slots"),
+                    HasSubstr("268435455 bytes of its memory are left"),
+                    HasSubstr("lower [l1] bytes_max or [server] lookups")));
+  EXPECT_TRUE(machine_.made.empty());
+  EXPECT_EQ(PlaceFor(7), -1);
+}
 
 TEST_F(NetworkPlacesTest, EachDeviceHasOneNetworkForItsSessions) {
   EXPECT_EQ(AddDevices({2, 5}), "");

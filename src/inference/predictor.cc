@@ -239,11 +239,15 @@ absl::StatusOr<std::unique_ptr<Predictor>> Predictor::Make(
   HPS_ASSIGN_OR_RETURN(NetworkSignature signature, SignatureOf(*network, tables));
   HPS_RETURN_IF_ERROR(CheckNetworkApart(*network));
   HPS_ASSIGN_OR_RETURN(std::unique_ptr<DenseNetwork> dense,
-                       MakeDenseNetwork(*network, {.sessions = options.sessions}));
+                       MakeDenseNetwork(*network, {.sessions = options.sessions,
+                                                   .batch_max = PredictionSession::kSamplesMax}));
   std::unique_ptr<Predictor> predictor(
       new Predictor(std::move(network), std::move(signature), options.model, std::move(dense)));
-  predictor->places_.AddDevices(predictor->network(), options.devices,
-                                PredictionSession::kSamplesMax, options.make_on_device);
+  predictor->places_.AddDevices(predictor->network(), {.devices = options.devices,
+                                                       .batch_max = PredictionSession::kSamplesMax,
+                                                       .session_count = options.sessions,
+                                                       .row_bytes_max = options.row_bytes_max,
+                                                       .make = options.make_on_device});
   return predictor;
 }
 

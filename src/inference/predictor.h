@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -86,6 +87,8 @@ class Predictor {
     std::string model{};         // its name, for the log
     uint32_t sessions = 1;       // that run at a time
     std::vector<int> devices{};  // GPUs that it runs on where they take it; empty = the CPU alone
+    // Bytes that a device has for the rows of predictions of all models; null: it does not say.
+    std::function<uint64_t(int device)> row_bytes_max{};
     MakeOnDevice make_on_device = MakeDeviceDenseNetwork;
   };
 

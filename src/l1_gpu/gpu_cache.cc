@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/byte_budget.h"
 #include "base/limits.h"
 #include "base/logging.h"
 #include "base/macros.h"
@@ -20,7 +21,6 @@
 #include "l1_gpu/kernels/kernels.h"
 #include "l1_gpu/kernels/slab.h"
 #include "l1_gpu/writer.h"
-#include "tier/byte_budget.h"
 
 namespace hps {
 namespace {

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/byte_budget.h"
 #include "hps/table_spec.h"
 #include "l1_gpu/test_gpu.h"
-#include "tier/byte_budget.h"
 
 namespace hps {
 namespace {

@@ -99,6 +99,11 @@ bool Exchange::OnEnd() {
 
 absl::StatusOr<Reply> AskRedis(RedisNode& node, std::string_view command, Deadline deadline) {
   HPS_ASSIGN_OR_RETURN(std::unique_ptr<RedisConnection> connection, node.Acquire(deadline));
+  return AskRedis(node, std::move(connection), command, deadline);
+}
+
+absl::StatusOr<Reply> AskRedis(RedisNode& node, std::unique_ptr<RedisConnection> connection,
+                               std::string_view command, Deadline deadline) {
   ReplyTreeSink sink;
   absl::Status status;
   bool sent = false;

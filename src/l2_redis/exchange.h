@@ -70,6 +70,9 @@ class Exchange final : public ReplySink {
 // Sends one command and waits for its reply. Errors: those of the connection, DEADLINE_EXCEEDED,
 // UNAVAILABLE (an error reply).
 absl::StatusOr<Reply> AskRedis(RedisNode& node, std::string_view command, Deadline deadline);
+// ... on a connection of the node, which is returned to it.
+absl::StatusOr<Reply> AskRedis(RedisNode& node, std::unique_ptr<RedisConnection> connection,
+                               std::string_view command, Deadline deadline);
 
 // Waits until poll() has something for one of the exchanges, or the deadline.
 void AwaitExchanges(std::span<Exchange> exchanges, Deadline deadline);

@@ -160,8 +160,8 @@ void RedisClient::PrepareSlots(Deadline deadline) {
 void RedisClient::LearnSlots(Deadline deadline) {
   if (!learn_mutex_.TryLock()) return;
   if (RealClock().Now() >= learn_again_) {
-    absl::Status learnt = LearnSlotsFromAny(/*bypassed=*/false, WaitEnd(deadline));
-    if (!learnt.ok()) learnt = LearnSlotsFromAny(/*bypassed=*/true, WaitEnd(deadline));
+    absl::Status learnt = LearnSlotsFromAny(/*bypassed=*/false, deadline);
+    if (!learnt.ok()) learnt = LearnSlotsFromAny(/*bypassed=*/true, deadline);
     learn_again_ = RealClock().Now() + kLearnInterval;
     if (learnt.ok()) {
       slots_outdated_ = false;
@@ -176,22 +176,33 @@ void RedisClient::LearnSlots(Deadline deadline) {
 // Asks the nodes in turn. A node that is bypassed is asked when its rest is over.
 absl::Status RedisClient::LearnSlotsFromAny(bool bypassed, Deadline deadline) {
   const std::vector<RedisNode*> nodes = Nodes();
+  const Deadline end = WaitEnd(deadline);
   absl::Status learnt = absl::UnavailableError("no node answers");
   for (size_t asked = 0; asked < nodes.size() && !learnt.ok(); ++asked) {
     RedisNode& node = *nodes[next_asked_++ % nodes.size()];
     const TimePoint now = RealClock().Now();
-    if (now >= deadline) break;
+    if (now >= end) break;
     if (node.breaker().is_open() != bypassed || !node.breaker().Admits(now)) continue;
     learnt = LearnSlotsFrom(node, deadline);
-    if (!learnt.ok()) NoteFailure(node, learnt);
+    if (!learnt.ok() && !absl::IsCancelled(learnt)) NoteFailure(node, learnt);
   }
   return learnt;
 }
 
+// A node fails if it had the whole time-out to answer, and nothing but that.
 absl::Status RedisClient::LearnSlotsFrom(RedisNode& node, Deadline deadline) {
+  absl::StatusOr<std::unique_ptr<RedisConnection>> connection = node.Acquire(WaitEnd(deadline));
+  if (absl::IsDeadlineExceeded(connection.status()))
+    return absl::CancelledError(connection.status().message());
+  HPS_RETURN_IF_ERROR(connection.status());
   std::string command;
   AppendCommand({"CLUSTER", "SLOTS"}, command);
-  HPS_ASSIGN_OR_RETURN(const Reply reply, AskRedis(node, command, deadline));
+  const Deadline timeout = DeadlineAfter(RealClock(), options_.timeout);
+  const absl::StatusOr<Reply> asked =
+      AskRedis(node, *std::move(connection), command, std::min(timeout, deadline));
+  if (absl::IsDeadlineExceeded(asked.status()) && deadline < timeout)
+    return absl::CancelledError("the caller's time was over");
+  HPS_ASSIGN_OR_RETURN(const Reply reply, asked);
   HPS_ASSIGN_OR_RETURN(const std::vector<SlotRange> ranges,
                        ParseClusterSlots(reply, node.address()));
   std::vector<RedisNode*> owners(kRedisSlotCount);
@@ -256,6 +267,7 @@ RemoteLevelStatistics RedisClient::Statistics() const {
   statistics.ask = redirects_[static_cast<size_t>(RedisError::kAsk)];
   statistics.try_again = redirects_[static_cast<size_t>(RedisError::kTryAgain)];
   statistics.slot_maps_learnt = slots_learnt_;
+  statistics.changes_given_up = changes_given_up_;
   return statistics;
 }
 

@@ -43,7 +43,8 @@ class RedisClient {
   RedisClient& operator=(const RedisClient&) = delete;
 
   // Learns the slots if they are not known or outdated. To be called before the requests are
-  // written, because it may end epochs. Waits at most for the time-out, and not beyond `deadline`.
+  // written, because it may end epochs. Each wait for a node lasts at most for the time-out; no
+  // other node is asked after it, and nothing lasts beyond `deadline`.
   void PrepareSlots(Deadline deadline);
 
   // Waits at most for the time-out: for connections, for answers, and for the slots where they have
@@ -55,6 +56,9 @@ class RedisClient {
 
   bool is_cluster() const { return options_.cluster; }
   SlotMap& slots() { return slots_; }
+
+  // A change of a shared table goes on without a server that did not take it. For Statistics.
+  void NoteChangeGivenUp() { changes_given_up_.fetch_add(1, std::memory_order_relaxed); }
 
   RemoteLevelStatistics Statistics() const;
 
@@ -86,6 +90,7 @@ class RedisClient {
   Deadline WaitEnd(Deadline deadline) const;
   void LearnSlots(Deadline deadline);
   absl::Status LearnSlotsFromAny(bool bypassed, Deadline deadline) HPS_REQUIRES(learn_mutex_);
+  // Errors: CANCELLED: the node is not to blame.
   absl::Status LearnSlotsFrom(RedisNode& node, Deadline deadline);
   // Null if there are too many.
   RedisNode* NodeAt(const RedisAddress& address);
@@ -105,6 +110,7 @@ class RedisClient {
   std::atomic<TimePoint> replicas_until_{TimePoint::max()};  // when the replicas are outdated, too
   std::array<std::atomic<uint64_t>, std::tuple_size_v<RedirectCounts>> redirects_{};
   std::atomic<uint64_t> slots_learnt_{0};
+  std::atomic<uint64_t> changes_given_up_{0};
   std::array<std::atomic<uint64_t>, kStatusCodeCount> failures_by_code_{};
 };
 

@@ -195,40 +195,6 @@ class RedisTable::InsertSink final : public RequestSink {
   InsertCounts& counts_;
 };
 
-// Takes answers that are one number each, and notes the requests that were refused.
-class RedisTable::CountSink final : public RequestSink {
- public:
-  bool OnArray(size_t, size_t) override { return false; }
-  bool OnValue(size_t request, size_t, const ReplyValue& value) override {
-    if (value.type != ReplyType::kInteger || value.integer < -1) return false;
-    if (value.integer < 0) {
-      lost_changes_.push_back(request);
-    } else {
-      sum_ += static_cast<uint64_t>(value.integer);
-    }
-    return true;
-  }
-  void OnRefused(size_t request, size_t, RedisError error) override {
-    (error == RedisError::kNoScript ? unknown_script_ : no_room_).push_back(request);
-  }
-
-  uint64_t sum() const { return sum_; }
-  bool IsMade(size_t request) const {
-    return std::ranges::count(unknown_script_, request) + std::ranges::count(no_room_, request) +
-               std::ranges::count(lost_changes_, request) ==
-           0;
-  }
-  const std::vector<size_t>& lost_changes() const { return lost_changes_; }
-  const std::vector<size_t>& unknown_script() const { return unknown_script_; }
-  const std::vector<size_t>& no_room() const { return no_room_; }
-
- private:
-  uint64_t sum_ = 0;
-  std::vector<size_t> unknown_script_;
-  std::vector<size_t> no_room_;
-  std::vector<size_t> lost_changes_;
-};
-
 RedisTable::RedisTable(std::shared_ptr<RedisClient> client, const Options& options)
     : client_(std::move(client)),
       options_(options),
@@ -350,9 +316,7 @@ absl::StatusOr<InsertCounts> RedisTable::Insert(const RowBatch& batch, ApplyEpoc
                      deadline);
   }
   counts.dropped = batch.keys.size() - counts.inserted - counts.held - counts.refused;
-  insertions_.fetch_add(counts.inserted, std::memory_order_relaxed);
-  refused_.fetch_add(counts.refused, std::memory_order_relaxed);
-  dropped_.fetch_add(counts.dropped, std::memory_order_relaxed);
+  counters_.Note(counts);
   return counts;
 }
 
@@ -404,7 +368,7 @@ absl::StatusOr<uint64_t> RedisTable::Update(const RowBatch& batch) {
                          UpdateStep(Part(batch, end - std::min(end, step), end), deadline));
     replaced += count;
   }
-  updates_.fetch_add(replaced, std::memory_order_relaxed);
+  counters_.NoteUpdates(replaced);
   return replaced;
 }
 
@@ -433,7 +397,7 @@ absl::StatusOr<uint64_t> RedisTable::UpdateStep(const RowBatch& batch, Deadline 
     BeginWork(batch.keys, kKeysPerUpdateMax, /*reversed=*/true, work);
     if (with_text) KeepPieces(unknown_script, work);
     WriteUpdates(batch, with_text, work);
-    CountSink sink;
+    RedisCountSink sink;
     client_->Execute({.bytes = work.bytes, .requests = work.requests, .sink = &sink}, deadline);
     replaced += sink.sum();
     for (size_t request = 0; request < work.requests.size(); ++request) {
@@ -448,8 +412,7 @@ absl::StatusOr<uint64_t> RedisTable::UpdateStep(const RowBatch& batch, Deadline 
       for (const uint32_t i : std::span(work.groups.positions).subspan(piece.first, piece.count))
         no_room.push_back(batch.keys[i]);
     }
-    unknown_script = sink.unknown_script();
-    std::sort(unknown_script.begin(), unknown_script.end());
+    unknown_script = sink.TakeUnknownScript();
     if (unknown_script.empty()) break;
   }
   if (!no_room.empty()) EraseWithoutRoom(no_room, deadline);
@@ -500,7 +463,7 @@ void RedisTable::EraseWithoutRoom(std::span<const Key> keys, Deadline deadline) 
   Work& work = ThreadWork();
   BeginWork(keys, kKeysPerFetchMax, /*reversed=*/false, work);
   WriteErasures(keys, work);
-  CountSink sink;
+  RedisCountSink sink;
   client_->Execute({.bytes = work.bytes, .requests = work.requests, .sink = &sink}, deadline);
   for (const RedisRequest& request : work.requests)
     client_->slots().EndEpoch(request.slot, request.epoch);
@@ -514,15 +477,6 @@ absl::Status RedisTable::RaiseWatermarks(std::span<const Key> keys, ApplyEpoch e
 absl::Status RedisTable::Clear() {
   clears_.fetch_add(1, std::memory_order_seq_cst);
   return absl::OkStatus();
-}
-
-LevelStatistics RedisTable::Statistics() const {
-  LevelStatistics statistics;
-  statistics.insertions = insertions_.load(std::memory_order_relaxed);
-  statistics.updates = updates_.load(std::memory_order_relaxed);
-  statistics.refused = refused_.load(std::memory_order_relaxed);
-  statistics.dropped = dropped_.load(std::memory_order_relaxed);
-  return statistics;
 }
 
 absl::StatusOr<size_t> RedisTable::HottestKeys(std::span<Key>, Deadline) const { return 0; }

@@ -17,6 +17,7 @@
 #include "l2_redis/redis_script.h"
 #include "l2_redis/row_names.h"
 #include "l2_redis/row_value.h"
+#include "l2_redis/write_results.h"
 #include "tier/fence.h"
 #include "tier/lossy_tier.h"
 
@@ -53,15 +54,13 @@ class RedisTable final : public RedisFetchTable {
                                Deadline deadline) override;
   // The rows stay in Redis, under names that are never used again.
   absl::Status Clear() override;
-  // Of rows that Redis evicted nothing is known: entries and bytes are 0.
-  LevelStatistics Statistics() const override;
+  LevelStatistics Statistics() const override { return counters_.Statistics(); }
   // Names none.
   absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline deadline) const override;
 
  private:
   class FetchPart;
   class InsertSink;
-  class CountSink;
   // A request's keys: positions first .. first + count of the groups.
   struct Piece {
     size_t partition = 0;
@@ -110,10 +109,7 @@ class RedisTable final : public RedisFetchTable {
   ChangeNumbers changes_;
   // A replica was seen to lag: the masters are read until then.
   std::atomic<TimePoint> masters_until_{TimePoint()};
-  std::atomic<uint64_t> insertions_{0};
-  std::atomic<uint64_t> updates_{0};
-  std::atomic<uint64_t> refused_{0};
-  std::atomic<uint64_t> dropped_{0};
+  RedisTableCounters counters_;
 };
 
 }  // namespace hps

@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "base/macros.h"
-#include "l2_redis/test_redis.h"
-#include "testing/contracts/lossy_contract.h"
+#include "l2_redis/test_redis_contract.h"
 
 namespace hps {
 namespace {
@@ -16,16 +15,6 @@ std::unique_ptr<LossyTier> TierOn(const RedisConfig& config) {
   auto made = MakeRedisTier(config);
   HPS_CHECK(made.ok());
   return std::move(made->tier);
-}
-
-TestRedis& Standalone() {
-  static TestRedis redis({});
-  return redis;
-}
-
-TestRedis& Cluster() {
-  static TestRedis redis({.count = 3, .cluster = true});
-  return redis;
 }
 
 // By TLS, with a certificate of the client, too.
@@ -41,15 +30,10 @@ std::unique_ptr<LossyTier> TierByTls() {
   return TierOn(config);
 }
 
-LossyTierFactory Factory(const std::string& name, TestRedis& (*servers)()) {
-  return {.name = name,
-          .make = [servers] { return TierOn(servers().Config()); },
-          .refuses_little = false};
-}
-
 INSTANTIATE_TEST_SUITE_P(
     Redis, LossyTierContract,
-    ::testing::Values(Factory("standalone", Standalone), Factory("cluster", Cluster),
+    ::testing::Values(RedisContractFactory("standalone", StandaloneRedis, TierOn),
+                      RedisContractFactory("cluster", ClusterOfRedis, TierOn),
                       LossyTierFactory{.name = "tls", .make = TierByTls, .refuses_little = false}),
     LossyTierName);
 

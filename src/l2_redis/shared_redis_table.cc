@@ -25,7 +25,7 @@ constexpr size_t kKeysPerFetchMax = 512;
 constexpr size_t kKeysPerScriptMax = 256;
 
 // Of the names and values, so that another one shares nothing with this one.
-constexpr int kSharedFormat = 1;
+constexpr int kSharedFormat = 2;
 
 uint64_t HashOf(const TableInfo& info, size_t partition_count) {
   const std::string text = absl::StrCat(kSharedFormat, "\n", info.spec.name, "\n", info.import_id,
@@ -138,36 +138,6 @@ class SharedRedisTable::FetchPart final : public RedisFetchPart {
   std::vector<Key> damaged_;
 };
 
-// Takes answers that are one number each, and notes which requests were refused.
-class SharedRedisTable::CountSink final : public RequestSink {
- public:
-  bool OnArray(size_t, size_t) override { return false; }
-  bool OnValue(size_t, size_t, const ReplyValue& value) override {
-    if (value.type != ReplyType::kInteger || value.integer < -1) return false;
-    if (value.integer > 0) sum_ += static_cast<uint64_t>(value.integer);
-    return true;
-  }
-  void OnRefused(size_t request, size_t, RedisError error) override {
-    if (error == RedisError::kNoScript) {
-      unknown_script_.push_back(request);
-    } else {
-      ++no_room_;
-    }
-  }
-
-  uint64_t sum() const { return sum_; }
-  size_t no_room() const { return no_room_; }
-  std::vector<size_t> TakeUnknownScript() {
-    std::sort(unknown_script_.begin(), unknown_script_.end());
-    return std::exchange(unknown_script_, {});
-  }
-
- private:
-  uint64_t sum_ = 0;
-  size_t no_room_ = 0;
-  std::vector<size_t> unknown_script_;
-};
-
 SharedRedisTable::SharedRedisTable(std::shared_ptr<RedisClient> client, const Options& options,
                                    const TableInfo& info)
     : client_(std::move(client)),
@@ -191,6 +161,7 @@ void SharedRedisTable::BeginWork(std::span<const Key> keys, size_t keys_max, boo
   work.groups.Group(names_, keys, /*reversed=*/true);
   work.pieces.clear();
   work.requests.clear();
+  work.lacking.clear();
   work.bytes.clear();
   for (size_t partition = 0; partition < names_.partition_count(); ++partition) {
     uint32_t first = work.groups.begins[partition];
@@ -240,7 +211,7 @@ void SharedRedisTable::RemoveDamaged(std::span<const Key> keys) {
       names_.AppendName(piece.partition, 0, keys[i], work.bytes);
     work.requests[request].end = work.bytes.size();
   }
-  CountSink sink;
+  RedisCountSink sink;
   client_->Execute({.bytes = work.bytes,
                     .requests = work.requests,
                     .sink = &sink,
@@ -267,10 +238,20 @@ void SharedRedisTable::AppendScript(const ScriptCall& call, const Piece& piece,
     names_.AppendName(piece.partition, 0, keys[i], work.bytes);
 }
 
+// `kept` are numbers of pieces, ascending.
+void SharedRedisTable::KeepPieces(std::span<const size_t> kept, Work& work) {
+  for (size_t to = 0; to < kept.size(); ++to) {
+    work.pieces[to] = work.pieces[kept[to]];
+    const RedisRequest asked = work.requests[kept[to]];
+    work.requests[to] = {.slot = asked.slot, .epoch = asked.epoch};
+  }
+  work.pieces.resize(kept.size());
+  work.requests.resize(kept.size());
+}
+
 // A server that does not know the script gets its text.
-bool SharedRedisTable::RunScript(const RedisScript& script, const WriteRequest& write, Work& work,
-                                 CountSink& sink) {
-  bool all_answered = true;
+void SharedRedisTable::RunScript(const RedisScript& script, const WriteRequest& write, Work& work,
+                                 RedisCountSink& sink) {
   for (const bool with_text : {false, true}) {
     for (size_t request = 0; request < work.requests.size(); ++request) {
       work.requests[request].begin = work.bytes.size();
@@ -282,19 +263,16 @@ bool SharedRedisTable::RunScript(const RedisScript& script, const WriteRequest& 
                       .sink = &sink,
                       .unanswered = Unanswered::kNothing},
                      work.deadline);
-    for (const RedisRequest& request : work.requests) all_answered &= request.answered;
-    const std::vector<size_t> again = sink.TakeUnknownScript();
-    for (size_t kept = 0; kept < again.size(); ++kept) {
-      work.pieces[kept] = work.pieces[again[kept]];
-      const RedisRequest& asked = work.requests[again[kept]];
-      work.requests[kept] = {.slot = asked.slot, .epoch = asked.epoch};
+    for (size_t request = 0; request < work.requests.size(); ++request) {
+      if (!work.requests[request].answered) work.lacking.push_back(work.pieces[request].partition);
     }
-    work.pieces.resize(again.size());
-    work.requests.resize(again.size());
+    for (const size_t request : sink.TakeNoRoom())
+      work.lacking.push_back(work.pieces[request].partition);
+    const std::vector<size_t> again = sink.TakeUnknownScript();
+    KeepPieces(again, work);
     work.bytes.clear();
     if (again.empty()) break;
   }
-  return all_answered && sink.no_room() == 0;
 }
 
 absl::StatusOr<InsertCounts> SharedRedisTable::Insert(const RowBatch& batch, ApplyEpoch epoch) {
@@ -306,9 +284,7 @@ absl::StatusOr<InsertCounts> SharedRedisTable::Insert(const RowBatch& batch, App
     InsertStep(Part(batch, end - std::min(end, step), end), epoch, deadline, counts);
   }
   counts.dropped = batch.keys.size() - counts.inserted - counts.held - counts.refused;
-  insertions_.fetch_add(counts.inserted, std::memory_order_relaxed);
-  refused_.fetch_add(counts.refused, std::memory_order_relaxed);
-  dropped_.fetch_add(counts.dropped, std::memory_order_relaxed);
+  counters_.Note(counts);
   return counts;
 }
 
@@ -363,10 +339,10 @@ void SharedRedisTable::InsertStep(const RowBatch& batch, ApplyEpoch epoch, Deadl
     AppendPart(expiry, to.bytes);
     for (const uint32_t i : PositionsOf(piece, to)) AppendRow(keys[i], rows[i], to.bytes);
   };
-  CountSink sink;
-  const bool all_run = RunScript(SharedInsertScript(), write, work, sink);
+  RedisCountSink sink;
+  RunScript(SharedInsertScript(), write, work, sink);
   counts.inserted += sink.sum();
-  if (all_run) counts.held += keys.size() - sink.sum();
+  if (work.lacking.empty()) counts.held += keys.size() - sink.sum();
 }
 
 absl::StatusOr<uint64_t> SharedRedisTable::Update(const RowBatch& /*batch*/) { return 0; }
@@ -381,15 +357,6 @@ absl::Status SharedRedisTable::RaiseWatermarks(std::span<const Key> /*keys*/, Ap
 absl::Status SharedRedisTable::Clear() {
   stream_.ForgetRows();
   return absl::OkStatus();
-}
-
-LevelStatistics SharedRedisTable::Statistics() const {
-  LevelStatistics statistics;
-  statistics.insertions = insertions_.load(std::memory_order_relaxed);
-  statistics.updates = updates_.load(std::memory_order_relaxed);
-  statistics.refused = refused_.load(std::memory_order_relaxed);
-  statistics.dropped = dropped_.load(std::memory_order_relaxed);
-  return statistics;
 }
 
 absl::StatusOr<size_t> SharedRedisTable::HottestKeys(std::span<Key>, Deadline) const { return 0; }
@@ -414,7 +381,7 @@ void SharedRedisTable::EndChange(const DurableWrite& write) {
     }
   }
   if (from.size() != write.positions.size()) return;  // a generation begins: there are no rows
-  WriteChange({.write = &write, .from = from}).IgnoreError();
+  if (!WriteChange({.write = &write, .from = from}).ok()) client_->NoteChangeGivenUp();
 }
 
 std::vector<StreamPosition> SharedRedisTable::Positions() const {
@@ -442,8 +409,30 @@ absl::Status SharedRedisTable::WriteChange(const SharedChange& change) {
     return absl::OkStatus();
   }
   const Deadline deadline = WriteEnd();
-  for (const Step& step : StepsOf(change, *generation))
-    HPS_RETURN_IF_ERROR(RunStep(step, deadline));
+  // A partition that lacks a step gets none of the later ones: they would cost it its rows, and it
+  // may get all of them when the caller writes the change again.
+  std::vector<bool> lacks(names_.partition_count());
+  for (const Step& step : StepsOf(change, *generation)) RunStep(step, deadline, lacks);
+  return JudgeWrite(static_cast<size_t>(std::ranges::count(lacks, true)));
+}
+
+absl::Status SharedRedisTable::JudgeWrite(size_t lacking_count) {
+  if (lacking_count == 0 || lacking_count == names_.partition_count()) {
+    lacking_since_ = TimePoint();
+    if (lacking_count == 0) return absl::OkStatus();
+    return absl::UnavailableError("no server of Redis took a change of a shared table");
+  }
+  const TimePoint now = RealClock().Now();
+  TimePoint since = TimePoint();
+  if (lacking_since_.compare_exchange_strong(since, now)) since = now;
+  if (now - since < kRetryFor) {
+    return absl::UnavailableError(absl::StrCat(
+        "the servers of ", lacking_count, " of ", names_.partition_count(),
+        " partitions in Redis did not take a change of a shared table; it is tried again for ",
+        std::chrono::duration_cast<std::chrono::seconds>(kRetryFor).count(),
+        " s, then changes go on without them"));
+  }
+  client_->NoteChangeGivenUp();
   return absl::OkStatus();
 }
 
@@ -488,10 +477,10 @@ std::vector<SharedRedisTable::Step> SharedRedisTable::StepsOf(
   return steps;
 }
 
-absl::Status SharedRedisTable::RunStep(const Step& step, Deadline deadline) {
+// `lacks`, by partition of Redis: those that are left out, and then those where it was not run.
+void SharedRedisTable::RunStep(const Step& step, Deadline deadline, std::vector<bool>& lacks) {
   const StreamFence::Generation* const generation = stream_.current();
-  if (generation == nullptr || generation->partition_count() != step.to.size())
-    return absl::OkStatus();
+  if (generation == nullptr || generation->partition_count() != step.to.size()) return;
   // Of the partitions that have no changes, for a new mark.
   std::vector<Version> to = generation->Positions();
   for (size_t partition = 0; partition < to.size(); ++partition)
@@ -502,6 +491,10 @@ absl::Status SharedRedisTable::RunStep(const Step& step, Deadline deadline) {
   Work& work = ThreadWork();
   work.deadline = deadline;
   BeginWork(step.keys, std::numeric_limits<uint32_t>::max(), /*with_empty=*/true, work);
+  std::vector<size_t> kept;
+  for (size_t piece = 0; piece < work.pieces.size(); ++piece)
+    if (!lacks[work.pieces[piece].partition]) kept.push_back(piece);
+  KeepPieces(kept, work);
   const auto write = [&](const ScriptCall& call, size_t request, Work& into) {
     const Piece& piece = into.pieces[request];
     AppendScript(call, piece, 3 + size_t{piece.count}, step.keys, into);
@@ -511,11 +504,10 @@ absl::Status SharedRedisTable::RunStep(const Step& step, Deadline deadline) {
     for (const uint32_t i : PositionsOf(piece, into))
       AppendRow(step.keys[i], step.rows[i], into.bytes);
   };
-  CountSink sink;
-  const bool all_run = RunScript(SharedChangeScript(), write, work, sink);
-  updates_.fetch_add(sink.sum(), std::memory_order_relaxed);
-  if (all_run) return absl::OkStatus();
-  return absl::UnavailableError("a server of Redis did not take a change of a shared table");
+  RedisCountSink sink;
+  RunScript(SharedChangeScript(), write, work, sink);
+  counters_.NoteUpdates(sink.sum());
+  for (const size_t partition : work.lacking) lacks[partition] = true;
 }
 
 }  // namespace hps

@@ -7,7 +7,6 @@
 // loss of one has to be noted, as RedisTable does.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -21,6 +20,7 @@
 #include "l2_redis/row_names.h"
 #include "l2_redis/shared_value.h"
 #include "l2_redis/stream_fence.h"
+#include "l2_redis/write_results.h"
 #include "tier/fence.h"
 #include "tier/lossy_tier.h"
 #include "tier/shared_table.h"
@@ -54,18 +54,23 @@ class SharedRedisTable final : public RedisFetchTable, public SharedTable {
                                Deadline deadline) override;
   // For this node: rows that are held now are taken no longer. The others keep them.
   absl::Status Clear() override;
-  LevelStatistics Statistics() const override;
+  LevelStatistics Statistics() const override { return counters_.Statistics(); }
   absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline deadline) const override;
 
   void BeginChange(std::span<const Key> keys, ApplyEpoch epoch,
                    std::span<const StreamPosition> positions) override;
   void EndChange(const DurableWrite& write) override;
+  // Returns OK also for a change that some servers have not taken for kRetryFor, if others have:
+  // what one server lacks must not hold up the changes of the others. The marks of its partitions
+  // stay behind. So no node takes a row there whose change is missing, and the next change that the
+  // server takes begins behind its mark and removes its rows (shared_scripts.h). Counted
+  // (RemoteLevelStatistics::changes_given_up). While no server takes changes, nothing is given up.
   absl::Status WriteChange(const SharedChange& change) override;
+  static constexpr Duration kRetryFor = std::chrono::seconds(2);
   std::vector<StreamPosition> Positions() const override;
 
  private:
   class FetchPart;
-  class CountSink;
   // A request's keys: positions first .. first + count of the groups.
   struct Piece {
     size_t partition = 0;
@@ -77,6 +82,7 @@ class SharedRedisTable final : public RedisFetchTable, public SharedTable {
     KeyGroups groups;
     std::vector<Piece> pieces;
     std::vector<RedisRequest> requests;
+    std::vector<size_t> lacking;  // partitions of Redis in which a script was not run
     std::string bytes;
     Deadline deadline = kNoDeadline;
   };
@@ -104,12 +110,15 @@ class SharedRedisTable final : public RedisFetchTable, public SharedTable {
   void AppendScript(const ScriptCall& call, const Piece& piece, size_t argument_count,
                     std::span<const Key> keys, Work& work) const;
   void RemoveDamaged(std::span<const Key> keys);
-  // Runs a script for each piece of the work. False: some pieces were not run.
-  bool RunScript(const RedisScript& script, const WriteRequest& write, Work& work, CountSink& sink);
+  static void KeepPieces(std::span<const size_t> kept, Work& work);
+  // Runs a script for each piece of the work; notes the partitions where it was not run.
+  void RunScript(const RedisScript& script, const WriteRequest& write, Work& work,
+                 RedisCountSink& sink);
   void InsertStep(const RowBatch& batch, ApplyEpoch epoch, Deadline deadline, InsertCounts& counts);
   std::vector<Step> StepsOf(const SharedChange& change,
                             const StreamFence::Generation& generation) const;
-  absl::Status RunStep(const Step& step, Deadline deadline);
+  void RunStep(const Step& step, Deadline deadline, std::vector<bool>& lacks);
+  absl::Status JudgeWrite(size_t lacking_count);
   Deadline WriteEnd() const { return DeadlineAfter(RealClock(), options_.write_timeout); }
 
   const std::shared_ptr<RedisClient> client_;
@@ -119,10 +128,9 @@ class SharedRedisTable final : public RedisFetchTable, public SharedTable {
   const RowNames names_;
   Fence fence_;
   StreamFence stream_;
-  std::atomic<uint64_t> insertions_{0};
-  std::atomic<uint64_t> updates_{0};
-  std::atomic<uint64_t> refused_{0};
-  std::atomic<uint64_t> dropped_{0};
+  // Since when some servers, and not all of them, take no changes; TimePoint() = all do, or none.
+  std::atomic<TimePoint> lacking_since_{TimePoint()};
+  RedisTableCounters counters_;
 };
 
 }  // namespace hps

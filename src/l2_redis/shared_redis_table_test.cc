@@ -54,6 +54,24 @@ end
 return 0
 )";
 
+// Damages all marks, which are the shortest values: overwrites bytes, cuts them, or puts a list in
+// their place.
+constexpr std::string_view kDamageMarks = R"(
+for _, name in ipairs(redis.call('KEYS', '*')) do
+  if redis.call('STRLEN', name) < 60 then
+    if ARGV[1] == 'cut' then
+      redis.call('SET', name, string.sub(redis.call('GET', name), 1, 20))
+    elseif ARGV[1] == 'list' then
+      redis.call('DEL', name)
+      redis.call('LPUSH', name, 'x')
+    else
+      redis.call('SETRANGE', name, ARGV[1], ARGV[2])
+    end
+  end
+end
+return 0
+)";
+
 struct Servers {
   const char* name;
   TestRedis::Options options;
@@ -419,6 +437,124 @@ TEST_P(SharedRedisTableTest, AServerWithoutRoom) {
   AskAll({"CONFIG", "SET", "maxmemory", "0"});
   node.Promote(AllKeys());
   EXPECT_EQ(node.Check(AllKeys()), kKeys);
+}
+
+// What one server does not take does not hold up the changes of the others, and the rows there are
+// never taken for current ones, not even when the server comes back with what it had before.
+TEST_P(SharedRedisTableTest, AServerThatIsDownHoldsUpNoChange) {
+  if (!GetParam().options.cluster) GTEST_SKIP() << "of one server nothing is given up";
+  RedisConfig config = Config();
+  config.timeout = std::chrono::milliseconds(300);
+  Node first(config, "v1", /*writes_changes=*/false);
+  Node second(config, "v1", /*writes_changes=*/false);
+  first.BeginStream();
+  second.BeginStream();
+  first.Promote(AllKeys());
+  ASSERT_EQ(second.Check(AllKeys()), kKeys);
+  redis_.Ask(0, {"SAVE"});
+  redis_.Kill(0);
+  Stream stream;
+  for (size_t round = 0; round < 30; ++round)  // a change is more than one script
+    for (const Key key : AllKeys()) stream.Publish(key);
+  std::array<uint64_t, kPartitions> written{};
+  const auto apply = [&] {
+    for (Node* const node : {&first, &second}) {
+      for (size_t partition = 0; partition < kPartitions; ++partition)
+        while (node->Apply(stream, partition, 5000)) continue;
+    }
+  };
+  const auto write = [&](size_t partition) {
+    const uint64_t end = stream.partitions[partition].size();
+    const absl::Status status = first.WriteShared(stream, partition, written[partition], end);
+    if (status.ok()) written[partition] = end;
+    return status;
+  };
+  apply();
+  EXPECT_TRUE(absl::IsUnavailable(write(0))) << "it is tried again for a while";
+  const TimePoint end = RealClock().Now() + kPatience;
+  for (size_t partition = 0; partition < kPartitions; ++partition) {
+    while (!write(partition).ok()) ASSERT_LT(RealClock().Now(), end);
+  }
+  EXPECT_GE(first.statistics().changes_given_up, kPartitions);
+  EXPECT_GE(second.Check(AllKeys()), kKeys / 3) << "the others have replaced their rows";
+  redis_.Start(0);
+  while (second.statistics().nodes[0].bypassed) {
+    ASSERT_LT(RealClock().Now(), end);
+    second.Check(AllKeys());
+  }
+  first.Open();
+  first.Check(AllKeys());
+  for (Key key = 0; key < 50; ++key) stream.Publish(key);
+  apply();
+  for (size_t partition = 0; partition < kPartitions; ++partition) {
+    while (!write(partition).ok()) ASSERT_LT(RealClock().Now(), end);
+    second.Check(AllKeys());
+  }
+  while (second.Check(AllKeys()) != kKeys) {
+    ASSERT_LT(RealClock().Now(), end);
+    second.Promote(AllKeys());
+  }
+  EXPECT_EQ(first.Check(AllKeys()), kKeys);
+}
+
+TEST_P(SharedRedisTableTest, AServerThatIsDownAloneIsWaitedFor) {
+  if (GetParam().options.cluster) GTEST_SKIP() << "one server is enough";
+  RedisConfig config = Config();
+  config.timeout = std::chrono::milliseconds(300);
+  Node node(config, "v1", /*writes_changes=*/false);
+  node.BeginStream();
+  node.Promote(AllKeys());
+  redis_.Ask(0, {"SAVE"});
+  Stream stream;
+  for (Key key = 0; key < 100; ++key) stream.Publish(key);
+  for (size_t partition = 0; partition < kPartitions; ++partition)
+    while (node.Apply(stream, partition, 1000)) continue;
+  redis_.Kill(0);
+  const TimePoint retries_end = RealClock().Now() + 2 * SharedRedisTable::kRetryFor;
+  while (RealClock().Now() < retries_end)
+    ASSERT_TRUE(absl::IsUnavailable(node.WriteShared(stream, 0, 0, 1)));
+  EXPECT_EQ(node.statistics().changes_given_up, 0u);
+  redis_.Start(0);
+  const TimePoint end = RealClock().Now() + kPatience;
+  for (size_t partition = 0; partition < kPartitions; ++partition) {
+    while (!node.WriteShared(stream, partition, 0, stream.partitions[partition].size()).ok())
+      ASSERT_LT(RealClock().Now(), end);
+  }
+  while (node.Check(AllKeys()) != kKeys) ASSERT_LT(RealClock().Now(), end) << "no row was lost";
+}
+
+// A damaged mark is no mark: no row counts as newer than it is, and the next node that writes makes
+// a new one. Catches: a generation above one's own, which no node ever replaced.
+TEST_P(SharedRedisTableTest, MarksThatAreDamaged) {
+  Node node(Config(), "v1", /*writes_changes=*/false);
+  node.BeginStream();
+  Stream stream;
+  const std::string_view high("\x7f\xff", 2);  // a generation
+  const std::string_view later("\x0f", 1);     // an offset that no node has reached
+  const std::vector<std::pair<std::string_view, std::string_view>> damages = {
+      {"8", high}, {"10", later}, {"0", "xx"}, {"35", "x"}, {"cut", ""}, {"list", ""}};
+  for (const auto& [how, bytes] : damages) {
+    SCOPED_TRACE(how);
+    node.Promote(AllKeys());
+    ASSERT_EQ(node.Check(AllKeys()), kKeys);
+    const auto begins = stream.partitions;
+    for (Key key = 0; key < 100; ++key) stream.Publish(key);
+    for (size_t partition = 0; partition < kPartitions; ++partition)
+      while (node.Apply(stream, partition, 100)) continue;
+    AskAll({"EVAL", kDamageMarks, "0", how, bytes});
+    EXPECT_EQ(node.Check(AllKeys()), 0u);
+    EXPECT_EQ(node.Promote(AllKeys()), kKeys) << "an insertion makes a new mark";
+    EXPECT_EQ(node.Check(AllKeys()), kKeys);
+    AskAll({"EVAL", kDamageMarks, "0", how, bytes});
+    for (size_t partition = 0; partition < kPartitions; ++partition) {
+      EXPECT_TRUE(node.WriteShared(stream, partition, begins[partition].size(),
+                                   stream.partitions[partition].size())
+                      .ok());
+    }
+    EXPECT_EQ(node.Check(AllKeys()), 0u) << "a change makes a new mark";
+    EXPECT_EQ(node.Promote(AllKeys()), kKeys);
+    EXPECT_EQ(node.Check(AllKeys()), kKeys);
+  }
 }
 
 TEST_P(SharedRedisTableTest, WhatAnotherProgramWrote) {

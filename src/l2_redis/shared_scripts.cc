@@ -17,9 +17,26 @@ end
 local function generation_of(versions, at)
   return #versions > at and struct.unpack('>I2', versions, at + 1) or 0
 end
+local function with_checksum(mark)
+  local sum = #mark
+  for i = 1, #mark, 8 do
+    local high, low = struct.unpack('>I4I4', mark, i)
+    sum = (sum * 1000003 + high) % 4294967296
+    sum = (sum * 1000003 + low) % 4294967296
+  end
+  return mark .. struct.pack('>I4', sum)
+end
+-- Without its checksum; false if it is lost, damaged, or not a string.
 local function mark_of(name)
-  local mark = redis.call('GET', name)
-  return mark and #mark >= 8 and #mark % 8 == 0 and string.byte(mark) < 128 and mark
+  local held = redis.pcall('GET', name)
+  if type(held) ~= 'string' or #held % 8 ~= 4 or #held < 12 then return false end
+  local mark = string.sub(held, 1, -5)
+  return string.byte(mark) < 128 and with_checksum(mark) == held and mark
+end
+-- Nonce and versions of a row; none of what is not a string.
+local function head_of(name)
+  local held = redis.pcall('GETRANGE', name, 0, 23)
+  return type(held) == 'string' and held or ''
 end
 local function late(nonce)
   return string.char(string.byte(nonce) + 128) .. string.sub(nonce, 2)
@@ -31,7 +48,7 @@ local positions = ARGV[1]
 local mark = mark_of(KEYS[1])
 if not mark or generation_of(mark, 8) < generation_of(positions, 0) then
   mark = ARGV[2] .. positions
-  redis.call('SET', KEYS[1], mark)
+  redis.call('SET', KEYS[1], with_checksum(mark))
 elseif #mark ~= #positions + 8 or generation_of(mark, 8) ~= generation_of(positions, 0) then
   return -1
 end
@@ -44,7 +61,7 @@ for i = 2, #KEYS do
   if #mark > 8 then
     is_late = is_less(row, 9, mark, 9 + 8 * struct.unpack('>I2', ARGV[3], 2 * i - 3))
   end
-  local held = redis.call('GETRANGE', KEYS[i], 0, 23)
+  local held = head_of(KEYS[i])
   local nonce = string.sub(held, 1, 8)
   local stays = false
   if nonce == fresh_nonce then
@@ -94,7 +111,7 @@ for i = 1, #to, 8 do
   behind[#behind + 1] = moves and string.sub(to, i, i + 7) or string.sub(mark, 8 + i, 15 + i)
 end
 if is_new then
-  set(KEYS[1], nonce .. table.concat(behind))
+  set(KEYS[1], with_checksum(nonce .. table.concat(behind)))
   return 0
 end
 if is_done then return 0 end
@@ -105,7 +122,7 @@ local changed = 0
 -- key may be missing.
 for i = 2, #KEYS do
   local row = ARGV[i + 2]
-  local held = redis.call('GETRANGE', KEYS[i], 0, 23)
+  local held = head_of(KEYS[i])
   local held_nonce = string.sub(held, 1, 8)
   if (held_nonce == fresh_nonce or held_nonce == late_nonce) and is_less(held, 9, row, 1) then
     if #row == 20 then
@@ -116,7 +133,7 @@ for i = 2, #KEYS do
     changed = changed + 1
   end
 end
-set(KEYS[1], fresh_nonce .. table.concat(behind))
+set(KEYS[1], with_checksum(fresh_nonce .. table.concat(behind)))
 return changed
 )";
 

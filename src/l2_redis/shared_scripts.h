@@ -2,6 +2,7 @@
 // script sees the server in between.
 //
 // The names are of the partition's mark, then of rows. Numbers in the arguments are as in values.
+// A mark that is damaged counts as lost: the next script makes a new one, and all rows are gone.
 #pragma once
 
 #include "l2_redis/redis_script.h"

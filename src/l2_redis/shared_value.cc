@@ -25,8 +25,26 @@ uint32_t ChecksumOf(const SharedIdentity& identity, const SharedRow& row) {
 
 }  // namespace
 
+// Every step is exact in the numbers of Lua, which have 53 bits. The factor is odd, so one changed
+// word always changes the sum.
+uint32_t SharedMarkChecksum(std::string_view mark) {
+  constexpr uint64_t kFactor = 1'000'003;
+  constexpr uint64_t kModulus = uint64_t{1} << 32;
+  uint64_t sum = mark.size();
+  for (size_t at = 0; at + 8 <= mark.size(); at += 8) {
+    const uint64_t words = LoadBigEndian64(mark.data() + at);
+    sum = (sum * kFactor + (words >> 32)) % kModulus;
+    sum = (sum * kFactor + (words & 0xffffffff)) % kModulus;
+  }
+  return static_cast<uint32_t>(sum);
+}
+
 std::optional<SharedMark> ParseSharedMark(std::string_view text) {
-  if (text.size() < kSharedNonceBytes || text.size() % sizeof(Version) != 0) return std::nullopt;
+  if (text.size() < kSharedNonceBytes + kSharedMarkChecksumBytes) return std::nullopt;
+  const auto checksum = static_cast<uint32_t>(LoadBigEndian64(&text[text.size() - 8]));
+  text.remove_suffix(kSharedMarkChecksumBytes);
+  if (text.size() % sizeof(Version) != 0 || checksum != SharedMarkChecksum(text))
+    return std::nullopt;
   SharedMark mark = {.nonce = LoadBigEndian64(text.data())};
   if ((mark.nonce & kLateBit) != 0) return std::nullopt;
   for (size_t at = kSharedNonceBytes; at < text.size(); at += sizeof(Version))

@@ -12,6 +12,7 @@
 //
 //   nonce        8 bytes, a random number; rows with another one are gone
 //   positions    8 bytes for each partition of the stream, big-endian, as versions
+//   checksum     4 bytes, big-endian, over nonce and positions
 //
 // All changes below the mark's positions have been made to the rows with its nonce that are not
 // late. A late row was inserted by a node that had not applied all of these changes.
@@ -31,6 +32,7 @@ namespace hps {
 
 inline constexpr size_t kSharedNonceBytes = 8;
 inline constexpr size_t kSharedHeaderBytes = 28;  // of a row, with the nonce
+inline constexpr size_t kSharedMarkChecksumBytes = 4;
 inline constexpr uint64_t kLateBit = uint64_t{1} << 63;
 
 struct SharedMark {
@@ -42,11 +44,13 @@ struct SharedMark {
   }
 };
 
-// Nothing if the text is no mark.
+// Nothing if the text is no mark, or a damaged one.
 std::optional<SharedMark> ParseSharedMark(std::string_view text);
 
 void AppendVersions(std::span<const Version> versions, std::string& out);
 void AppendNonce(uint64_t nonce, std::string& out);
+// `mark` is nonce and positions. The scripts compute the same (shared_scripts.cc).
+uint32_t SharedMarkChecksum(std::string_view mark);
 
 struct SharedRow {
   bool is_late = false;

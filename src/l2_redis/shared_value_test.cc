@@ -67,12 +67,19 @@ TEST(SharedValueTest, EveryFlippedBitIsFound) {
   }
 }
 
-TEST(SharedValueTest, AMarkComesBack) {
+std::string MarkOf(const std::vector<Version>& positions, uint64_t nonce = kNonce) {
   std::string text;
-  AppendNonce(kNonce, text);
-  EXPECT_EQ(ParseSharedMark(text)->generation(), 0);
-  const std::vector<Version> positions = {(Version{3} << 48) | 17, (Version{3} << 48) | 1};
+  AppendNonce(nonce, text);
   AppendVersions(positions, text);
+  const uint32_t checksum = SharedMarkChecksum(text);
+  for (const int shift : {24, 16, 8, 0}) text += static_cast<char>(checksum >> shift);
+  return text;
+}
+
+TEST(SharedValueTest, AMarkComesBack) {
+  EXPECT_EQ(ParseSharedMark(MarkOf({}))->generation(), 0);
+  const std::vector<Version> positions = {(Version{3} << 48) | 17, (Version{3} << 48) | 1};
+  const std::string text = MarkOf(positions);
   const auto mark = ParseSharedMark(text);
   ASSERT_TRUE(mark.has_value());
   EXPECT_EQ(mark->nonce, kNonce);
@@ -80,8 +87,19 @@ TEST(SharedValueTest, AMarkComesBack) {
   EXPECT_EQ(mark->generation(), 3);
   EXPECT_FALSE(ParseSharedMark(text.substr(1)).has_value());
   EXPECT_FALSE(ParseSharedMark("").has_value());
-  text[0] = '\x80';
-  EXPECT_FALSE(ParseSharedMark(text).has_value());
+  EXPECT_FALSE(ParseSharedMark(MarkOf(positions, kNonce | kLateBit)).has_value());
+}
+
+// Else the rows of a damaged mark would count as newer than they are.
+TEST(SharedValueTest, ADamagedMarkIsNone) {
+  const std::string whole = MarkOf({(Version{3} << 48) | 17, (Version{3} << 48) | 1});
+  for (size_t bit = 0; bit < whole.size() * 8; ++bit) {
+    std::string text = whole;
+    text[bit / 8] = static_cast<char>(text[bit / 8] ^ (1 << (bit % 8)));
+    EXPECT_FALSE(ParseSharedMark(text).has_value()) << bit;
+  }
+  for (size_t size = 0; size < whole.size(); ++size)
+    EXPECT_FALSE(ParseSharedMark(whole.substr(0, size)).has_value()) << size;
 }
 
 }  // namespace

@@ -184,6 +184,7 @@ class Node {
 
   SharedTable& shared() { return *shared_; }
   LossyTable& table() { return *table_; }
+  RemoteLevelStatistics statistics() const { return tier_.statistics(); }
   // What level 3 has of a key that is never deleted; for any thread.
   Version level3(size_t key) const { return level3_[key].load(); }
 

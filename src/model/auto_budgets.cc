@@ -14,7 +14,8 @@ namespace {
 // Of the memory of a device. The rest is for the buffers of lookups, for networks and for other
 // programs.
 constexpr double kDeviceShare = 0.6;
-constexpr uint64_t kHostPart = 2;
+// Level 2, where the tables of before and after a switch are in memory together.
+constexpr uint64_t kHostPart = 3;
 constexpr uint64_t kStagingPart = 16;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
@@ -33,8 +34,13 @@ uint64_t L2Bytes() {
 }
 
 uint64_t L1Bytes(const L1Config& l1, const DeviceCacheFactory& factory) {
-  std::vector<int> devices = l1.devices;
-  if (l1.devices_auto) devices = factory.Devices().value_or(std::vector<int>());
+  if (!l1.devices_auto) return AutoL1Bytes(l1.devices, factory);
+  return AutoL1Bytes(factory.Devices().value_or(std::vector<int>()), factory);
+}
+
+}  // namespace
+
+uint64_t AutoL1Bytes(std::span<const int> devices, const DeviceCacheFactory& factory) {
   uint64_t least_free = UINT64_MAX;
   for (const int device : devices) {
     const absl::StatusOr<DeviceMemory> memory = factory.Memory(device);
@@ -43,8 +49,6 @@ uint64_t L1Bytes(const L1Config& l1, const DeviceCacheFactory& factory) {
   if (least_free == UINT64_MAX) return kL1BytesOfUnknown;
   return Rounded(static_cast<uint64_t>(static_cast<double>(least_free) * kDeviceShare));
 }
-
-}  // namespace
 
 Config ChooseBudgets(const Config& config, const DeviceCacheFactory& devices) {
   Config chosen = config;

@@ -95,7 +95,7 @@ void AddL2(L2Config& l2, SettingList& list) {
            "Share of every table that is loaded at start and after an import.");
   list.Add("bytes_max", l2.bytes_max, kBudget,
            "Memory of level 2, metadata included; divided among the tables. `\"auto\"` = what they "
-           "need, at most half of the memory that is available at the start. This and the "
+           "need, at most a third of the memory that is available at the start. This and the "
            "following are for the part in memory.");
   list.Add("eviction", l2.eviction,
            EnumCodec<EvictionPolicy>{{{EvictionPolicy::kOldest, "oldest"},

@@ -59,13 +59,13 @@ absl::StatusOr<std::vector<Key>> KeysHeld(DeviceCacheTable& table) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DeviceLevel>> DeviceLevel::Create(
-    const Config& config, bool is_server, const DeviceCacheFactory& factory) {
-  std::unique_ptr<DeviceLevel> level(new DeviceLevel(config));
-  HPS_RETURN_IF_ERROR(level->Open(is_server, factory));
+    const Config& config, const Options& options, const DeviceCacheFactory& factory) {
+  std::unique_ptr<DeviceLevel> level(new DeviceLevel(config, options));
+  HPS_RETURN_IF_ERROR(level->Open(factory));
   return level;
 }
 
-absl::Status DeviceLevel::Open(bool is_server, const DeviceCacheFactory& factory) {
+absl::Status DeviceLevel::Open(const DeviceCacheFactory& factory) {
   const L1Config& l1 = config_.l1;
   std::vector<int> devices = l1.devices;
   if (l1.devices_auto) {
@@ -75,7 +75,8 @@ absl::Status DeviceLevel::Open(bool is_server, const DeviceCacheFactory& factory
     if (devices.size() > kCachesMax) devices.resize(kCachesMax);
   }
   device_count_ = devices.size();
-  HPS_RETURN_IF_ERROR(MakeCaches(factory, is_server, devices));
+  HPS_RETURN_IF_ERROR(MakeCaches(factory, devices));
+  NoteBytesLeft(factory);
   for (const auto& cache : caches_) {
     healths_.push_back(std::make_unique<DeviceHealth>(cache->device(), [this] { PostAttach(); }));
   }
@@ -87,22 +88,38 @@ absl::Status DeviceLevel::Open(bool is_server, const DeviceCacheFactory& factory
   return absl::OkStatus();
 }
 
-// The lookups are divided among the devices that are there in the end: where some had to be left
-// out, the others are opened again with more calls.
-absl::Status DeviceLevel::MakeCaches(const DeviceCacheFactory& factory, bool is_server,
+// The lookups are divided among the devices that are there in the end, and an automatic budget is
+// for the one of them that has least memory: where some had to be left out, the others are opened
+// again with more.
+absl::Status DeviceLevel::MakeCaches(const DeviceCacheFactory& factory,
                                      std::span<const int> devices) {
-  std::vector<size_t> calls = {CallsMax(config_, is_server, devices.size())};
+  std::vector<size_t> calls = {CallsMax(config_, options_.is_server, devices.size())};
   if (config_.l1.calls_max == 0 && calls.front() > kDeviceCallsMin)
     calls.push_back(kDeviceCallsMin);
   for (const int device : devices) HPS_RETURN_IF_ERROR(MakeCache(factory, device, calls));
-  const size_t calls_of_kept = CallsMax(config_, is_server, caches_.size());
-  if (caches_.empty() || calls_of_kept <= calls.front()) return absl::OkStatus();
-  calls.insert(calls.begin(), calls_of_kept);
+  if (caches_.empty() || caches_.size() == devices.size()) return absl::OkStatus();
+  const size_t calls_of_kept = CallsMax(config_, options_.is_server, caches_.size());
+  if (calls_of_kept <= calls.front() && !options_.is_auto_budget) return absl::OkStatus();
+  if (calls_of_kept > calls.front()) calls.insert(calls.begin(), calls_of_kept);
   std::vector<int> kept;
   for (const auto& cache : caches_) kept.push_back(cache->device());
   caches_.clear();
+  if (options_.is_auto_budget) bytes_max_ = std::max(bytes_max_, AutoL1Bytes(kept, factory));
   for (const int device : kept) HPS_RETURN_IF_ERROR(MakeCache(factory, device, calls));
   return absl::OkStatus();
+}
+
+void DeviceLevel::NoteBytesLeft(const DeviceCacheFactory& factory) {
+  for (const auto& cache : caches_) {
+    const absl::StatusOr<DeviceMemory> memory = factory.Memory(cache->device());
+    if (!memory.ok()) continue;
+    bytes_left_[cache->device()] = memory->free_bytes - std::min(memory->free_bytes, bytes_max_);
+  }
+}
+
+uint64_t DeviceLevel::BytesLeftOn(int device) const {
+  const auto found = bytes_left_.find(device);
+  return found == bytes_left_.end() ? UINT64_MAX : found->second;
 }
 
 absl::Status DeviceLevel::MakeCache(const DeviceCacheFactory& factory, int device,
@@ -111,7 +128,7 @@ absl::Status DeviceLevel::MakeCache(const DeviceCacheFactory& factory, int devic
   const uint64_t staging_growth = StagingGrowthMax(factory, device, device_count_);
   const auto make = [&](size_t calls) {
     return factory.Make({.device = device,
-                         .bytes_max = l1.bytes_max,
+                         .bytes_max = bytes_max_,
                          .calls_max = calls,
                          .call_keys_max = l1.call_keys_max,
                          .call_staging_bytes = l1.call_staging_bytes,
@@ -121,7 +138,7 @@ absl::Status DeviceLevel::MakeCache(const DeviceCacheFactory& factory, int devic
   for (; calls_max.size() > 1; calls_max = calls_max.subspan(1)) {
     if (cache.ok()) {
       // Tables have priority over calls, but allocate later: check that they would fit.
-      const absl::Status room = (*cache)->OpenTable(kTrialRowBytes, l1.bytes_max).status();
+      const absl::Status room = (*cache)->OpenTable(kTrialRowBytes, bytes_max_).status();
       if (absl::IsResourceExhausted(room)) cache = room;
     }
     if (!absl::IsResourceExhausted(cache.status())) break;
@@ -193,7 +210,7 @@ std::vector<uint64_t> DeviceLevel::Divide(std::span<const Demand> demands,
     request.share = demand.share;
     request.fixed_bytes = demand.fixed_bytes;
   }
-  uint64_t bytes_left = config_.l1.bytes_max;
+  uint64_t bytes_left = bytes_max_;
   {
     MutexLock lock(mutex_);
     for (const auto& [table, bytes] : granted_) {
@@ -210,7 +227,7 @@ std::vector<uint64_t> DeviceLevel::Divide(std::span<const Demand> demands,
     if (parts[i] != 0 || demands[i].served != nullptr || !requests[i].wants_any()) continue;
     LogWarning(absl::StrCat("table '", demands[i].spec->name,
                             "' is served without level 1: too little of l1.bytes_max = ",
-                            FormatByteSize(config_.l1.bytes_max), " is left"));
+                            FormatByteSize(bytes_max_), " is left"));
   }
   return parts;
 }

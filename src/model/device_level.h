@@ -39,14 +39,26 @@ namespace hps {
 
 class DeviceLevel {
  public:
-  // `config` and `factory` are borrowed. `is_server` affects the default of l1.calls_max. Listed
-  // devices must be usable. With "auto", a device without enough memory is skipped with a warning.
-  // Errors: those of DeviceCacheFactory::Make, for a listed device.
-  static absl::StatusOr<std::unique_ptr<DeviceLevel>> Create(const Config& config, bool is_server,
+  struct Options {
+    bool is_server = false;       // affects the default of l1.calls_max
+    bool is_auto_budget = false;  // l1.bytes_max is what ChooseBudgets found for "auto"
+  };
+  // `config` and `factory` are borrowed. Listed devices must be usable. With "auto", a device
+  // without enough memory is skipped with a warning, and an automatic budget is chosen again for
+  // the others. Errors: those of DeviceCacheFactory::Make, for a listed device.
+  static absl::StatusOr<std::unique_ptr<DeviceLevel>> Create(const Config& config,
+                                                             const Options& options,
                                                              const DeviceCacheFactory& factory);
   ~DeviceLevel();
   DeviceLevel(const DeviceLevel&) = delete;
   DeviceLevel& operator=(const DeviceLevel&) = delete;
+
+  // The memory of all tables on each device.
+  uint64_t bytes_max() const { return bytes_max_; }
+
+  // Memory of the device that was free when the level was opened, without that for tables.
+  // UINT64_MAX: the device does not say, or has no cache.
+  uint64_t BytesLeftOn(int device) const;
 
   // Indexed by the cache numbers of LiveTable; empty without a device.
   std::vector<DeviceCache*> caches() const;
@@ -116,13 +128,14 @@ class DeviceLevel {
     DeviceLevel& level_;
   };
 
-  explicit DeviceLevel(const Config& config) : config_(config) {}
-  absl::Status Open(bool is_server, const DeviceCacheFactory& factory);
+  DeviceLevel(const Config& config, const Options& options)
+      : config_(config), options_(options), bytes_max_(config.l1.bytes_max) {}
+  absl::Status Open(const DeviceCacheFactory& factory);
   // Where memory is short it uses the next of `calls_max`, which has at least one number.
   absl::Status MakeCache(const DeviceCacheFactory& factory, int device,
                          std::span<const size_t> calls_max);
-  absl::Status MakeCaches(const DeviceCacheFactory& factory, bool is_server,
-                          std::span<const int> devices);
+  absl::Status MakeCaches(const DeviceCacheFactory& factory, std::span<const int> devices);
+  void NoteBytesLeft(const DeviceCacheFactory& factory);
   // Errors: RESOURCE_EXHAUSTED, and UNAVAILABLE if the device does not answer.
   absl::Status Attach(LiveTable& table, size_t cache, uint64_t bytes);
   void NoteWait(size_t cache, const absl::Status& status) const;
@@ -135,6 +148,9 @@ class DeviceLevel {
   void AttachPending();
 
   const Config& config_;
+  const Options options_;
+  uint64_t bytes_max_;                  // changes in Open only
+  std::map<int, uint64_t> bytes_left_;  // by device; likewise
   std::vector<std::unique_ptr<DeviceCache>> caches_;
   std::vector<std::unique_ptr<DeviceHealth>> healths_;  // of caches_
   absl::Status devices_status_;                         // why there are no devices

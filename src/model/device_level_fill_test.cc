@@ -23,6 +23,20 @@ TEST_F(DeviceLevelTest, ColdKeysThatAreNotWaitedForAreThereTheNextTime) {
   EXPECT_EQ(answer.value, 3);
 }
 
+// The same on the host, where a table with the budget that it needs loses none.
+TEST_F(DeviceLevelTest, OnTheHostNoColdKeyLosesItsPlace) {
+  constexpr size_t kKeys = 100'000;
+  config_.l2.bytes_max = uint64_t{64} << 20;  // more than the table needs, which it does not get
+  Import(Files("t", kKeys, 3));
+  const auto store = Open();
+  for (Key first = 0; first < Key{kKeys}; first += 4000)
+    AskWithoutWaiting(*store, Iota(4000, first), -1);
+  const Answer answer = LookUp(*store, "t", Iota(kKeys), -1, 0.0);
+  EXPECT_EQ(answer.counts[KeyStatus::kHitL2], kKeys);
+  EXPECT_EQ(answer.value, 3);
+  EXPECT_EQ(store->Statistics().tables.front().l2.evictions, 0u);
+}
+
 TEST_F(DeviceLevelTest, PendingRowsEnterFullLevels) {
   config_.l1.bytes_max = Need(5000);
   config_.l2.bytes_max = uint64_t{1} << 20;

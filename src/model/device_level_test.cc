@@ -82,6 +82,27 @@ TEST_F(DeviceLevelTest, ADeviceWithoutRoomIsLeftOutUnlessItIsListed) {
             absl::StatusCode::kResourceExhausted);
 }
 
+// Catches: a budget for a GPU that is not used, which the others then have, too.
+TEST_F(DeviceLevelTest, AnAutomaticBudgetIsForTheDevicesThatAreKept) {
+  constexpr uint64_t kMiB = uint64_t{1} << 20;
+  devices_.present = {0, 1, 2};
+  devices_.memory = {{0, {1000 * kMiB, 2000 * kMiB}},
+                     {1, {200 * kMiB, 2000 * kMiB}},
+                     {2, {1500 * kMiB, 2000 * kMiB}}};
+  config_.l1.bytes_max = kAutoBytes;
+  Import(Files("t", 10, 1));
+  EXPECT_EQ(Open()->Statistics().l1_bytes_max, 120 * kMiB);
+  devices_.full = 1;
+  const auto store = Open();
+  EXPECT_EQ(store->Statistics().l1_bytes_max, 600 * kMiB);
+  EXPECT_EQ(LookUp(*store, "t", {1}, 2).value, 1);
+  EXPECT_FALSE(IsUp(*store, 1));
+  // Half of what the level leaves is for the rows of predictions.
+  EXPECT_EQ(store->models().prediction_row_bytes_max(0), 200 * kMiB);
+  EXPECT_EQ(store->models().prediction_row_bytes_max(2), 450 * kMiB);
+  EXPECT_EQ(store->models().prediction_row_bytes_max(1), UINT64_MAX) << "it has no level 1";
+}
+
 // Catches: a server that divides its lookups also among devices that it does not use.
 TEST_F(DeviceLevelTest, TheDevicesThatAreKeptHaveACallForEachLookUp) {
   config_.server.threads = 100;

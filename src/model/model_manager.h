@@ -47,6 +47,10 @@ class StoreModelManager final : public ModelManager {
     return parts_.durable->Network(model);
   }
   std::vector<int> devices() const override;
+  uint64_t prediction_row_bytes_max(int device) const override {
+    const uint64_t left = parts_.l1->BytesLeftOn(device);
+    return left == UINT64_MAX ? left : left / 2;
+  }
 
   // As Store::NewSession.
   absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(const std::string& model,

@@ -16,8 +16,7 @@
 #include "model/open_store.h"
 #include "model/test_store_files.h"
 #include "testing/faults/fault_points.h"
-#include "testing/host_device_cache/host_cache.h"
-#include "tier/device_cache_factory.h"
+#include "testing/host_device_cache/host_devices.h"
 
 namespace hps {
 namespace {
@@ -51,29 +50,6 @@ class ObservedCache final : public DeviceCache {
   const std::function<void()>& on_open_;
 };
 
-// Device caches in host memory, so that tests see level 1.
-class HostDevices final : public DeviceCacheFactory {
- public:
-  absl::Status Support() const override { return absl::OkStatus(); }
-  absl::StatusOr<std::vector<int>> Devices() const override { return std::vector<int>{0}; }
-  absl::StatusOr<std::string> DeviceName(int) const override { return std::string("host"); }
-  absl::StatusOr<DeviceMemory> Memory(int) const override {
-    return absl::UnavailableError("it does not say");
-  }
-  absl::StatusOr<std::unique_ptr<DeviceCache>> Make(
-      const DeviceCacheOptions& options) const override {
-    auto cache = MakeHostCache({.device = options.device,
-                                .bytes_max = options.bytes_max,
-                                .calls_max = options.calls_max,
-                                .call_keys_max = options.call_keys_max,
-                                .call_staging_bytes = options.call_staging_bytes});
-    if (!cache.ok()) return cache.status();
-    return std::make_unique<ObservedCache>(*std::move(cache), on_open);
-  }
-
-  std::function<void()> on_open;
-};
-
 // Flips the byte in the middle of a file whose name ends so, in a staging directory that was made
 // after those of `older`.
 void DamageStaged(const std::string& store, const std::string& ending,
@@ -100,6 +76,9 @@ class ModelManagerTest : public StoreFilesTest {
     config_.l2.preload = 1.0;
     config_.l1.bytes_max = uint64_t{1} << 20;
     config_.l1.preload = 1.0;
+    devices_.decorate = [this](std::unique_ptr<DeviceCache> cache) {
+      return std::make_unique<ObservedCache>(std::move(cache), on_open_);
+    };
   }
 
   // Keys 0 to kRows - 1, whose every element is `value`.
@@ -155,6 +134,7 @@ class ModelManagerTest : public StoreFilesTest {
     return {};
   }
 
+  std::function<void()> on_open_;  // while a load opens a table in level 1
   HostDevices devices_;
   std::unique_ptr<Store> store_;
 };
@@ -207,9 +187,9 @@ TEST_F(ModelManagerTest, AModelThatIsBeingLoadedAgainIsNotUnknown) {
   ASSERT_TRUE(store_->models().Load("a").ok());
   ASSERT_TRUE(store_->models().Unload("a", std::chrono::seconds(30)).ok());
   absl::Status meanwhile;
-  devices_.on_open = [&] { meanwhile = AskNow("a").status(); };
+  on_open_ = [&] { meanwhile = AskNow("a").status(); };
   ASSERT_TRUE(store_->models().Load("a").ok());
-  devices_.on_open = nullptr;
+  on_open_ = nullptr;
   EXPECT_EQ(TextForLog(meanwhile), "UNAVAILABLE: model 'a' is not loaded yet");
   EXPECT_EQ(*AskNow("a"), 1);
 }

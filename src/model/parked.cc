@@ -119,6 +119,12 @@ absl::StatusOr<bool> Replay(DurableStore& store, const Starts& starts, ParkedMes
     return false;
   }
   HPS_RETURN_IF_ERROR(table.status());
+  if (!(*table)->Info().import_id.empty()) {
+    parked.detail =
+        "nodes can share the table's rows, because it was imported with an import id: a replay "
+        "would reach this node only. Publish the rows again, or import the table under a new id";
+    return false;
+  }
   HPS_ASSIGN_OR_RETURN(const std::vector<StreamPosition> positions, (*table)->Positions());
   if (TakesDirectChanges(positions)) {
     parked.detail = "the table takes direct changes now; import it again to follow the stream";

@@ -123,6 +123,21 @@ TEST_F(ParkedTest, AReplayAppliesAtTheMessagesPosition) {
   EXPECT_EQ(ListParkedMessages(config_)->size(), 0u);
 }
 
+// Nodes that share rows must have the same rows.
+TEST_F(ParkedTest, OfTablesWithAnImportIdNothingIsReplayed) {
+  ImportRequest request = Files("m/t", 10, kImported);
+  request.import_id = "v1";
+  request.update_start = UpdateStart{.kind = UpdateStart::Kind::kBeginning};
+  Import(request);
+  Park(1, Payload({1}, 9));
+  const auto report = ReplayParkedMessages(config_);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->messages, 0u);
+  ASSERT_EQ(report->parked.size(), 1u);
+  EXPECT_NE(report->parked[0].detail.find("import id"), std::string::npos);
+  EXPECT_EQ(Values({1}), std::vector<float>{kImported});
+}
+
 TEST_F(ParkedTest, WhatIsStillWrongStaysParked) {
   Park(1, Payload({1}, 9, kTestDim + 1));
   Park(2, Payload({2}, 9));

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/macros.h"
+#include "model/room_in_level1.h"
 #include "serving/current_rows.h"
 
 namespace hps {
@@ -17,27 +18,6 @@ constexpr size_t kBatchKeysMax = 4096;
 constexpr size_t kBatchBytes = 4 << 20;
 // Longest wait for a device to make room, or for the store to read a batch.
 constexpr auto kWaitMax = std::chrono::seconds(10);
-
-// Whether level 1 still takes rows. A key has few places there, so the first one that finds none
-// says little: it counts how many do, of the rows that were sent since it was last sure.
-class RoomInLevel1 {
- public:
-  explicit RoomInLevel1(const LevelStatistics& statistics) : before_(statistics) {}
-
-  bool IsLeft(const LevelStatistics& now) {
-    const uint64_t inserted = now.insertions - before_.insertions;
-    const uint64_t sent = inserted + now.dropped - before_.dropped;
-    if (sent < kRowsPerLook) return true;
-    before_ = now;
-    return inserted * kWorthwhileShare >= sent;
-  }
-
- private:
-  static constexpr uint64_t kRowsPerLook = 16'384;
-  static constexpr uint64_t kWorthwhileShare = 16;
-
-  LevelStatistics before_;
-};
 
 Deadline WaitMax() { return DeadlineAfter(RealClock(), kWaitMax); }
 

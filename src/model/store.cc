@@ -227,14 +227,18 @@ class OpenedStore final : public Store {
   StoreModelManager manager_;
 };
 
-absl::Status OpenLevels(OpenMode mode, const DeviceCacheFactory& devices, StoreResources& store) {
+absl::Status OpenLevels(OpenMode mode, const DeviceCacheFactory& devices, bool is_l1_auto,
+                        StoreResources& store) {
   const Config& config = store.config;
   const StoreRole role = mode == OpenMode::kMaintain ? StoreRole::kCommand : StoreRole::kServer;
   HPS_ASSIGN_OR_RETURN(store.durable, OpenDurableStore(config.store, mode, role));
   HPS_ASSIGN_OR_RETURN(store.l2, MakeL2Tier(config.l2));
   // A reader's tables stay as they were opened, and follow no stream.
   if (mode == OpenMode::kReadOnly) store.l2.open_shared = nullptr;
-  HPS_ASSIGN_OR_RETURN(store.l1, DeviceLevel::Create(config, mode == OpenMode::kServe, devices));
+  HPS_ASSIGN_OR_RETURN(
+      store.l1,
+      DeviceLevel::Create(
+          config, {.is_server = mode == OpenMode::kServe, .is_auto_budget = is_l1_auto}, devices));
   HPS_ASSIGN_OR_RETURN(store.promote_executor,
                        MakePool("hps-promote", config.threads.promote, kPromotionsQueuedMax));
   HPS_ASSIGN_OR_RETURN(store.fetch_executor,
@@ -285,7 +289,7 @@ absl::StatusOr<std::unique_ptr<Store>> OpenedStore::Open(const Config& config, O
   auto resources = std::make_shared<StoreResources>();
   resources->config = ChooseBudgets(config, devices);
   HPS_RETURN_IF_ERROR(ValidateConfig(resources->config));  // tables' own budgets may be too much
-  HPS_RETURN_IF_ERROR(OpenLevels(mode, devices, *resources));
+  HPS_RETURN_IF_ERROR(OpenLevels(mode, devices, config.l1.bytes_max == kAutoBytes, *resources));
   HPS_RETURN_IF_ERROR(LoadModels(mode, *resources->models));
   if (mode != OpenMode::kReadOnly && mode != OpenMode::kMaintain) {
     HPS_ASSIGN_OR_RETURN(resources->stream,
@@ -380,12 +384,14 @@ StoreStatistics OpenedStore::Statistics() const {
   statistics.l3 = durable_.Statistics();
   statistics.updates = resources_->updates->Statistics();
   if (resources_->stream != nullptr) statistics.updates.stream = resources_->stream->Statistics();
+  if (resources_->shared_writer != nullptr)
+    statistics.updates.shared = resources_->shared_writer->Statistics();
   statistics.tables = models_.Statistics();
   if (resources_->l2.remote_statistics != nullptr)
     statistics.l2_remote = resources_->l2.remote_statistics();
   resources_->l1->NameDevices(statistics.tables);
   statistics.devices = resources_->l1->States();
-  if (!resources_->l1->caches().empty()) statistics.l1_bytes_max = config_.l1.bytes_max;
+  if (!resources_->l1->caches().empty()) statistics.l1_bytes_max = resources_->l1->bytes_max();
   if (HasMemory(config_.l2.kind)) statistics.l2_bytes_max = config_.l2.bytes_max;
   return statistics;
 }

@@ -18,47 +18,33 @@
 #include "model/open_store.h"
 #include "model/test_store_files.h"
 #include "testing/faults/fault_cache.h"
-#include "testing/host_device_cache/host_cache.h"
+#include "testing/host_device_cache/host_devices.h"
 
 namespace hps {
 
-// Device caches in host memory.
-class DevicesInHostMemory final : public DeviceCacheFactory {
+// Devices that may have too little memory, and of which one may fail.
+class DevicesInHostMemory final : public HostDevices {
  public:
-  absl::Status Support() const override { return absl::OkStatus(); }
-  absl::StatusOr<std::vector<int>> Devices() const override {
-    if (present.empty()) return absl::UnavailableError("no driver");
-    return present;
+  DevicesInHostMemory() {
+    decorate = [this](std::unique_ptr<DeviceCache> cache) {
+      return cache->device() == 1 ? WithFaults(std::move(cache), &faults_of_1) : std::move(cache);
+    };
   }
-  absl::StatusOr<std::string> DeviceName(int) const override { return "host"; }
-  absl::StatusOr<DeviceMemory> Memory(int device) const override {
-    const auto found = free_bytes.find(device);
-    if (found == free_bytes.end()) return absl::UnavailableError("it does not say");
-    return DeviceMemory{.free_bytes = found->second, .total_bytes = found->second};
-  }
+
   absl::StatusOr<std::unique_ptr<DeviceCache>> Make(
       const DeviceCacheOptions& options) const override {
     calls_max[options.device] = options.calls_max;
     if (options.device == full || options.calls_max > calls_with_room)
       return absl::ResourceExhaustedError("no memory is left there");
-    if (std::find(present.begin(), present.end(), options.device) == present.end())
-      return absl::UnavailableError("there is none");
-    const bool has_room_for_tables = options.calls_max <= calls_beside_tables;
-    auto cache = MakeHostCache({.device = options.device,
-                                .bytes_max = options.bytes_max / (has_room_for_tables ? 1 : 2),
-                                .calls_max = options.calls_max,
-                                .call_keys_max = options.call_keys_max,
-                                .call_staging_bytes = options.call_staging_bytes});
-    if (!cache.ok() || options.device != 1) return cache;
-    return WithFaults(*std::move(cache), &faults_of_1);
+    DeviceCacheOptions granted = options;
+    if (options.calls_max > calls_beside_tables) granted.bytes_max /= 2;
+    return HostDevices::Make(granted);
   }
 
-  std::vector<int> present = {0};
   int full = -1;
   size_t calls_with_room = SIZE_MAX;
   size_t calls_beside_tables = SIZE_MAX;
-  std::map<int, uint64_t> free_bytes{};  // of a device's memory
-  mutable TierFaults faults_of_1;
+  TierFaults faults_of_1;
   mutable std::map<int, size_t> calls_max{};  // of the last cache that was asked for, by device
 };
 
@@ -150,10 +136,10 @@ class DeviceLevelTest : public StoreFilesTest {
   }
   // Asks for keys of which no row is waited for, until each has been said to be pending or is
   // there. Returns how many were in level 1 the first time.
-  static uint64_t AskWithoutWaiting(Store& store, const std::vector<Key>& keys) {
+  static uint64_t AskWithoutWaiting(Store& store, const std::vector<Key>& keys, int device = 0) {
     LookupCounts first;
     for (int ask = 0;; ++ask) {
-      const LookupCounts counts = LookUp(store, "t", keys, 0, 0.0).counts;
+      const LookupCounts counts = LookUp(store, "t", keys, device, 0.0).counts;
       if (ask == 0) first = counts;
       Drain(store);
       if (counts[KeyStatus::kDefaultDegraded] == 0) return first[kL1];

@@ -26,10 +26,9 @@ constexpr Duration kOutputsWaitMax = std::chrono::minutes(1);
 constexpr Duration kDeviceWaitMin = std::chrono::milliseconds(100);
 
 // Whether the device itself has failed: one that has no call or no memory left for this lookup
-// may answer the next one, and in a caller's stream the lookup may have waited for the caller's
-// own work.
-bool IsOfDevice(absl::StatusCode failed, bool is_in_callers_stream) {
-  if (failed == absl::StatusCode::kDeadlineExceeded) return !is_in_callers_stream;
+// may answer the next one, and a lookup may have waited for the caller's own work.
+bool IsOfDevice(absl::StatusCode failed, bool is_behind_callers_work) {
+  if (failed == absl::StatusCode::kDeadlineExceeded) return !is_behind_callers_work;
   return failed == absl::StatusCode::kInternal || failed == absl::StatusCode::kUnavailable;
 }
 
@@ -78,7 +77,12 @@ absl::Status LookupSessionImpl::LookupPiece(std::span<const TableQuery<kSpace>> 
   if (cache_lookup_ == nullptr) {
     AnswerFromHostLevels(guard);
   } else {
-    HPS_RETURN_IF_ERROR(AnswerOnDevice(kSpace, request.stream, guard));
+    const bool has_stream = kSpace == MemorySpace::kDevice && request.stream.handle != nullptr;
+    HPS_RETURN_IF_ERROR(
+        AnswerOnDevice({.space = kSpace,
+                        .stream = request.stream,
+                        .is_behind_callers_work = has_stream && !request.stream_is_idle},
+                       guard));
   }
   Count(sum);
   level_fetch_.PromoteHeld(guard);
@@ -86,14 +90,21 @@ absl::Status LookupSessionImpl::LookupPiece(std::span<const TableQuery<kSpace>> 
 }
 
 // Fails only where the outputs are on the device: only the cache can write there.
-absl::Status LookupSessionImpl::AnswerOnDevice(MemorySpace space, Stream stream,
+absl::Status LookupSessionImpl::AnswerOnDevice(const DeviceCallPlace& place,
                                                const LiveModel::Guard& guard) {
-  const bool on_host = space == MemorySpace::kHost;
-  if (on_host && !health_->Admits(shared_.fetch.clock().Now())) {
+  const bool on_host = place.space == MemorySpace::kHost;
+  // A caller who has no other way to the rows may wait for the device.
+  const bool may_give_up =
+      on_host || (place.stream.handle != nullptr && !place.is_behind_callers_work);
+  if (may_give_up && !health_->Admits(shared_.fetch.clock().Now())) {
+    if (!on_host) {
+      return absl::UnavailableError(absl::StrCat("device ", health_->device(),
+                                                 " did not answer a lookup in the last second"));
+    }
     AnswerWithoutCache(guard);
     return absl::OkStatus();
   }
-  absl::Status asked = AnswerThroughCache(space, stream, guard);
+  absl::Status asked = AnswerThroughCache(place.space, place.stream, guard);
   if (asked.ok()) {
     health_->NoteAnswer();
     return asked;
@@ -101,7 +112,7 @@ absl::Status LookupSessionImpl::AnswerOnDevice(MemorySpace space, Stream stream,
   EndCall(guard);
   // It is one failure, whatever the number of tables.
   if (!tables_.empty()) tables_.front().counters->l1_errors().Add(asked.code());
-  if (IsOfDevice(asked.code(), !on_host && stream.handle != nullptr))
+  if (IsOfDevice(asked.code(), place.is_behind_callers_work))
     health_->NoteFailure(shared_.fetch.clock().Now(), asked);
   if (!on_host) return asked;  // nothing that it has read is shown
   BypassCache();

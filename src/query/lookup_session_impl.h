@@ -86,7 +86,14 @@ class LookupSessionImpl final : public LookupSession {
                            const LookupRequest<kSpace>& request, const LiveModel::Guard& guard,
                            LookupCounts& sum);
   void AnswerFromHostLevels(const LiveModel::Guard& guard);
-  absl::Status AnswerOnDevice(MemorySpace space, Stream stream, const LiveModel::Guard& guard);
+  // Where the outputs of a call through a device cache are, and when they are ready.
+  struct DeviceCallPlace {
+    MemorySpace space = MemorySpace::kHost;
+    Stream stream{};
+    // Whether work of the caller's may hold the call up.
+    bool is_behind_callers_work = false;
+  };
+  absl::Status AnswerOnDevice(const DeviceCallPlace& place, const LiveModel::Guard& guard);
   absl::Status AnswerThroughCache(MemorySpace space, Stream stream, const LiveModel::Guard& guard);
   void AnswerWithoutCache(const LiveModel::Guard& guard);
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -37,6 +38,9 @@ class SharedGroup {
   // committed offset a partition is read from its end.
   // Errors: PERMISSION_DENIED, UNAUTHENTICATED: an operator has to act. It may be called again.
   virtual absl::StatusOr<std::vector<UpdateRecord>> Poll(size_t records_max, Deadline deadline) = 0;
+
+  // The partitions that this node owns now, by table, ascending. Cheap.
+  virtual std::vector<std::pair<std::string, uint32_t>> Owned() = 0;
 
   // The next owner begins at these positions. Never waits, and may be lost: records then come
   // again.

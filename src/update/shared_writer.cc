@@ -1,5 +1,6 @@
 #include "update/shared_writer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,12 +15,17 @@ namespace {
 // Records are collected so long: a write costs a command for each part of the table in Redis.
 constexpr auto kWriteEvery = std::chrono::milliseconds(20);
 constexpr auto kSharedProblemWait = std::chrono::milliseconds(500);
+constexpr auto kSharedPublishEvery = std::chrono::milliseconds(200);
 constexpr size_t kSharedPollRecordsMax = 1000;
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SharedWriter>> SharedWriter::Start(const Options& options) {
   std::unique_ptr<SharedWriter> writer(new SharedWriter(options));
+  {
+    MutexLock lock(writer->mutex_);
+    writer->statistics_.enabled = true;
+  }
   HPS_ASSIGN_OR_RETURN(writer->thread_, WorkerPool::Create({.name = "hps-shared", .queue_max = 1}));
   HPS_RETURN_IF_ERROR(writer->thread_->Post(&writer->task_));
   return writer;
@@ -35,21 +41,40 @@ SharedWriter::~SharedWriter() {
   waiting_.clear();
 }
 
+SharedGroupStatistics SharedWriter::Statistics() const {
+  MutexLock lock(mutex_);
+  return statistics_;
+}
+
+bool SharedWriter::IsEnding() const {
+  MutexLock lock(mutex_);
+  return ending_;
+}
+
+size_t SharedWriter::Waiting::bytes() const {
+  size_t sum = 0;
+  for (const UpdateRecord& record : records) sum += record.payload.size();
+  return sum;
+}
+
 bool SharedWriter::Step() {
   if (RealClock().Now() >= next_look_) {
     FollowTables();
     next_look_ = RealClock().Now() + options_.look_every;
   }
+  if (RealClock().Now() >= next_publish_) Publish();
   if (group_ == nullptr) return WaitFor(options_.look_every);
   absl::Status status;
   const Deadline end = DeadlineAfter(RealClock(), kWriteEvery);
   // A node that can't write for long is expelled from the group, and others take over.
   while (status.ok() && waiting_bytes_ < options_.memory_bytes_max && RealClock().Now() < end) {
+    progress_at_ = RealClock().Now();
     absl::StatusOr<std::vector<UpdateRecord>> records = group_->Poll(kSharedPollRecordsMax, end);
     status = records.status();
     if (records.ok()) Take(*std::move(records));
   }
   status.Update(WriteAll());
+  if (status.ok()) LeaveStandingTable();
   if (!status.ok() && !is_failing_) {
     LogWarning(
         absl::StrCat("changes are not written into the shared level 2 now: ", TextForLog(status)));
@@ -74,8 +99,11 @@ SharedWriter::Tables SharedWriter::SharedTables() const {
       if (table->shared() == nullptr) continue;
       const std::vector<StreamPosition> positions = table->shared()->Positions();
       if (positions.empty()) continue;  // its stream has not begun, or it shares nothing
-      tables[table->spec().name] = {.incarnation = table->incarnation(),
-                                    .generation = positions.front().generation};
+      const std::string& name = table->spec().name;
+      const auto left = left_.find(name);
+      if (left != left_.end() && left->second == positions) continue;
+      tables[name] = {.incarnation = table->incarnation(),
+                      .generation = positions.front().generation};
     }
   }
   return tables;
@@ -85,6 +113,7 @@ SharedWriter::Tables SharedWriter::SharedTables() const {
 // old one, so the group is joined anew.
 void SharedWriter::FollowTables() {
   Tables tables = SharedTables();
+  std::erase_if(left_, [&](const auto& left) { return tables.contains(left.first); });
   if (tables == tables_ && (group_ != nullptr || tables.empty())) return;
   waiting_.clear();
   waiting_bytes_ = 0;
@@ -104,40 +133,51 @@ void SharedWriter::FollowTables() {
 // A partition that comes back from another owner begins again.
 void SharedWriter::Take(std::vector<UpdateRecord> records) {
   for (UpdateRecord& record : records) {
-    std::deque<UpdateRecord>& waiting =
-        waiting_[{std::string(record.table), record.position.partition}];
-    if (!waiting.empty() && record.position.offset <= waiting.back().position.offset) {
-      for (const UpdateRecord& old : waiting) waiting_bytes_ -= old.payload.size();
-      waiting.clear();
+    Waiting& waiting = waiting_[{std::string(record.table), record.position.partition}];
+    if (record.position.offset < waiting.next) {
+      waiting_bytes_ -= waiting.bytes();
+      waiting.records.clear();
     }
+    waiting.next = record.position.offset + 1;
     waiting_bytes_ += record.payload.size();
-    waiting.push_back(std::move(record));
+    waiting.records.push_back(std::move(record));
   }
 }
 
+// A partition that can't be written does not hold up the others.
 absl::Status SharedWriter::WriteAll() {
   absl::Status status;
-  for (auto& [place, records] : waiting_) {
-    while (status.ok() && !records.empty()) {
-      const size_t before = records.size();
-      status.Update(WritePartition(place, records));
-      if (records.size() == before) break;
+  for (auto& [place, waiting] : waiting_) {
+    while (!waiting.records.empty() && !IsEnding()) {
+      const size_t before = waiting.records.size();
+      const absl::Status written = WritePartition(place, waiting.records);
+      status.Update(written);
+      if (waiting.records.size() == before) break;
     }
   }
   return status;
 }
 
+// The positions of level 3 in the partitions that the table's records are of; else none.
+std::vector<StreamPosition> SharedWriter::Applied(const std::string& table) const {
+  const std::shared_ptr<LiveTable> live = options_.registry->FindTable(table);
+  const auto state = tables_.find(table);
+  if (state == tables_.end() || live == nullptr || live->shared() == nullptr) return {};
+  std::vector<StreamPosition> applied = live->shared()->Positions();
+  if (applied.empty()) return {};
+  const TableState now = {.incarnation = live->incarnation(), .generation = applied[0].generation};
+  if (now != state->second) return {};  // the next look finds out
+  return applied;
+}
+
 // Writes the first records, as many as make one change. Those that level 3 lacks stay.
 absl::Status SharedWriter::WritePartition(const Place& place, std::deque<UpdateRecord>& records) {
+  const std::vector<StreamPosition> applied = Applied(place.first);
   const std::shared_ptr<LiveTable> live = options_.registry->FindTable(place.first);
-  const TableState& state = tables_.at(place.first);
-  if (live == nullptr || live->shared() == nullptr || live->incarnation() != state.incarnation)
-    return absl::OkStatus();  // the next look finds out
-  const std::vector<StreamPosition> applied = live->shared()->Positions();
-  if (place.second >= applied.size() || applied[place.second].generation != state.generation)
+  if (place.second >= applied.size() || live == nullptr || live->shared() == nullptr)
     return absl::OkStatus();
   StreamWrite write;
-  const size_t count = Gather(place, records, live->spec(), applied[place.second], write);
+  const size_t count = Gather(records, live->spec(), applied, write);
   if (count == 0) return absl::OkStatus();
   StreamPosition from = applied[place.second];
   from.offset = records.front().position.offset;
@@ -146,6 +186,7 @@ absl::Status SharedWriter::WritePartition(const Place& place, std::deque<UpdateR
   const DurableWrite change = DurableWriteOf(write, live->spec(), {&behind, 1});
   HPS_RETURN_IF_ERROR(live->shared()->WriteChange({.write = &change, .from = {&from, 1}}));
   group_->Commit(place.first, {&behind, 1});
+  progress_at_ = RealClock().Now();
   for (size_t i = 0; i < count; ++i) {
     waiting_bytes_ -= records.front().payload.size();
     records.pop_front();
@@ -155,23 +196,87 @@ absl::Status SharedWriter::WritePartition(const Place& place, std::deque<UpdateR
 
 // The number of records that are gathered: neighbours without a hole between them. A message that
 // can't be applied changes nothing; the node's own subscription sets it aside.
-size_t SharedWriter::Gather(const Place& place, const std::deque<UpdateRecord>& records,
-                            const TableSpec& spec, const StreamPosition& applied,
-                            StreamWrite& write) const {
-  const uint16_t generation = tables_.at(place.first).generation;
-  const uint64_t first = records.front().position.offset;
+size_t SharedWriter::Gather(const std::deque<UpdateRecord>& records, const TableSpec& spec,
+                            std::span<const StreamPosition> applied, StreamWrite& write) const {
+  const StreamPosition first = records.front().position;
+  const StreamPosition& end = applied[first.partition];
   size_t count = 0;
   for (const UpdateRecord& record : records) {
     const uint64_t offset = record.position.offset;
-    if (offset != first + count || offset >= applied.offset) break;
+    if (offset != first.offset + count || offset >= end.offset) break;
     const absl::StatusOr<UpdateMessage> message = DecodeUpdate(record.payload, spec);
-    if (message.ok() && message->count > 0 &&
-        !AppendMessage(*message, spec, VersionAt(generation, offset), write)) {
+    const bool is_applied =
+        message.ok() && message->count > 0 &&
+        CheckPartition(*message, first.partition, static_cast<uint32_t>(applied.size())).ok();
+    if (is_applied && !AppendMessage(*message, spec, VersionAt(end.generation, offset), write))
       break;
-    }
     ++count;
   }
   return count;
+}
+
+// Of the tables whose level 3 lacks the records that wait, the one that takes the most memory.
+void SharedWriter::LeaveStandingTable() {
+  if (waiting_bytes_ < options_.memory_bytes_max) return;
+  if (RealClock().Now() < progress_at_ + options_.stands_after) return;
+  std::map<std::string, size_t> bytes;
+  for (const auto& [place, waiting] : waiting_) {
+    if (!waiting.records.empty()) bytes[place.first] += waiting.bytes();
+  }
+  const auto most = std::ranges::max_element(
+      bytes, [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == bytes.end()) return;
+  std::vector<StreamPosition> applied = Applied(most->first);
+  if (applied.empty()) return;  // the next look finds out
+  LogWarning(absl::StrCat("table '", most->first, "': ", most->second,
+                          " bytes of its changes wait for level 3 of this node, which applies "
+                          "none: other nodes of the shared group write them until it goes on"));
+  left_[most->first] = std::move(applied);
+  next_look_ = RealClock().Now();
+}
+
+// What was read of partitions that others own now is theirs to write; they read it from the
+// committed offset on.
+void SharedWriter::ForgetOthers(const std::vector<Place>& owned) {
+  std::erase_if(waiting_, [&](const auto& waiting) {
+    if (std::ranges::binary_search(owned, waiting.first)) return false;
+    waiting_bytes_ -= waiting.second.bytes();
+    return true;
+  });
+}
+
+// Records of a partition that level 3 has and the shared level lacks.
+uint64_t SharedWriter::LagOf(const Place& place) const {
+  const auto waiting = waiting_.find(place);
+  if (waiting == waiting_.end()) return 0;  // nothing has come yet
+  const auto& [records, next] = waiting->second;
+  const std::vector<StreamPosition> applied = Applied(place.first);
+  const uint64_t written = records.empty() ? next : records.front().position.offset;
+  if (place.second >= applied.size()) return 0;
+  return applied[place.second].offset - std::min(applied[place.second].offset, written);
+}
+
+// Makes what the thread knows visible to Statistics.
+void SharedWriter::Publish() {
+  next_publish_ = RealClock().Now() + kSharedPublishEvery;
+  std::vector<Place> owned;
+  if (group_ != nullptr) owned = group_->Owned();
+  ForgetOthers(owned);
+  std::vector<SharedPartitionStatistics> partitions;
+  for (const Place& place : owned) {
+    partitions.push_back(
+        {.table = place.first, .partition = place.second, .lag_records = LagOf(place)});
+  }
+  MutexLock lock(mutex_);
+  for (const SharedPartitionStatistics& partition : partitions) {
+    const bool is_known = std::ranges::any_of(statistics_.partitions, [&](const auto& known) {
+      return known.table == partition.table && known.partition == partition.partition;
+    });
+    statistics_.takeovers += is_known ? 0 : 1;
+  }
+  statistics_.partitions = std::move(partitions);
+  statistics_.left_tables.clear();
+  for (const auto& [table, positions] : left_) statistics_.left_tables.push_back(table);
 }
 
 }  // namespace hps

@@ -5,7 +5,11 @@
 // subscription has applied it. The group's offset is committed behind the write, so the next owner
 // begins with what may be missing. What is written twice changes nothing (tier/shared_table.h).
 //
-// Must end before what it borrows.
+// Records that wait take memory, which is bounded. If it is full and nothing can be written for a
+// while, because level 3 of their table stands still, this node leaves the table to other members
+// of the group until its level 3 goes on: the other tables must not wait for it.
+//
+// Thread-safe. Must end before what it borrows.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +18,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -23,6 +28,7 @@
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/mutex.h"
+#include "hps/update_statistics.h"
 #include "serving/model_registry.h"
 #include "update/shared_group.h"
 #include "update/stream_write.h"
@@ -38,12 +44,16 @@ class SharedWriter {
         join{};
     size_t memory_bytes_max = size_t{32} << 20;            // of records that are not written yet
     Duration look_every = std::chrono::milliseconds(500);  // for tables
+    Duration stands_after = std::chrono::seconds(2);       // without a write, while memory is full
   };
   // Starts the thread. Errors: RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<SharedWriter>> Start(const Options& options);
+  // Ends after the write that is under way.
   ~SharedWriter();
   SharedWriter(const SharedWriter&) = delete;
   SharedWriter& operator=(const SharedWriter&) = delete;
+
+  SharedGroupStatistics Statistics() const;
 
  private:
   class WriteTask final : public Task {
@@ -64,10 +74,17 @@ class SharedWriter {
   };
   using Tables = std::map<std::string, TableState>;
   using Place = std::pair<std::string, uint32_t>;  // table and partition
+  struct Waiting {
+    std::deque<UpdateRecord> records{};
+    uint64_t next = 0;  // the offset behind the last record that was read
+
+    size_t bytes() const;
+  };
 
   explicit SharedWriter(const Options& options) : options_(options) {}
 
   bool Step();
+  bool IsEnding() const;
   // False: the writer ends.
   bool WaitFor(Duration wait);
   Tables SharedTables() const;
@@ -75,22 +92,32 @@ class SharedWriter {
   void Take(std::vector<UpdateRecord> records);
   absl::Status WriteAll();
   absl::Status WritePartition(const Place& place, std::deque<UpdateRecord>& records);
-  size_t Gather(const Place& place, const std::deque<UpdateRecord>& records, const TableSpec& spec,
-                const StreamPosition& applied, StreamWrite& write) const;
+  size_t Gather(const std::deque<UpdateRecord>& records, const TableSpec& spec,
+                std::span<const StreamPosition> applied, StreamWrite& write) const;
+  std::vector<StreamPosition> Applied(const std::string& table) const;
+  void LeaveStandingTable();
+  void ForgetOthers(const std::vector<Place>& owned);
+  uint64_t LagOf(const Place& place) const;
+  void Publish();
 
   const Options options_;
 
   // Of the thread:
   Tables tables_;
   std::unique_ptr<SharedGroup> group_;
-  std::map<Place, std::deque<UpdateRecord>> waiting_;  // they end before their group
+  std::map<Place, Waiting> waiting_;  // records end before their group
   size_t waiting_bytes_ = 0;
+  // Tables that are left to others, and where their level 3 stands.
+  std::map<std::string, std::vector<StreamPosition>> left_;
+  TimePoint progress_at_{};  // when a change was written last, or there was memory
   TimePoint next_look_{};
+  TimePoint next_publish_{};
   bool is_failing_ = false;
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar changed_;
   bool ending_ HPS_GUARDED_BY(mutex_) = false;
+  SharedGroupStatistics statistics_ HPS_GUARDED_BY(mutex_);
 
   WriteTask task_{*this};
   std::unique_ptr<WorkerPool> thread_;  // declared last, so it ends first

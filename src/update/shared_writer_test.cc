@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <climits>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -34,6 +35,8 @@ class FakeShared final : public SharedTable {
   void EndChange(const DurableWrite&) override {}
   absl::Status WriteChange(const SharedChange& change) override {
     MutexLock lock(mutex_);
+    const Deadline end = DeadlineAfter(RealClock(), delay_);
+    while (RealClock().Now() < end) never_.WaitUntil(mutex_, end);
     if (failures_ > 0) {
       --failures_;
       return absl::UnavailableError("planned");
@@ -66,6 +69,10 @@ class FakeShared final : public SharedTable {
     MutexLock lock(mutex_);
     failures_ = count;
   }
+  void DelayWrites(Duration delay) {
+    MutexLock lock(mutex_);
+    delay_ = delay;
+  }
   std::vector<Written> written() const {
     MutexLock lock(mutex_);
     return written_;
@@ -73,6 +80,8 @@ class FakeShared final : public SharedTable {
 
  private:
   mutable Mutex mutex_;
+  CondVar never_;  // a wait for time to pass
+  Duration delay_ HPS_GUARDED_BY(mutex_){};
   uint64_t applied_ HPS_GUARDED_BY(mutex_) = 0;
   uint16_t generation_ HPS_GUARDED_BY(mutex_) = kGeneration;
   int failures_ HPS_GUARDED_BY(mutex_) = 0;
@@ -112,6 +121,7 @@ class FakeGroup final : public SharedGroup {
     while (records.empty() && RealClock().Now() < deadline) never.WaitUntil(topic_.mutex, deadline);
     return records;
   }
+  std::vector<std::pair<std::string, uint32_t>> Owned() override { return {{"m/t", 0}}; }
   void Commit(const std::string& table, std::span<const StreamPosition> positions) override {
     EXPECT_EQ(table, "m/t");
     MutexLock lock(topic_.mutex);
@@ -136,14 +146,16 @@ class SharedWriterTest : public ::testing::Test {
     live_ = nullptr;
   }
 
-  void Start() {
+  void Start(size_t memory_bytes_max = 1 << 20) {
     auto started = SharedWriter::Start({.registry = &world_.registry,
                                         .join = [this](std::vector<std::string> tables)
                                             -> absl::StatusOr<std::unique_ptr<SharedGroup>> {
                                           EXPECT_EQ(tables, (std::vector<std::string>{"m/t"}));
                                           return std::make_unique<FakeGroup>(topic_);
                                         },
-                                        .look_every = std::chrono::milliseconds(10)});
+                                        .memory_bytes_max = memory_bytes_max,
+                                        .look_every = std::chrono::milliseconds(10),
+                                        .stands_after = std::chrono::milliseconds(50)});
     ASSERT_TRUE(started.ok()) << started.status();
     writer_ = *std::move(started);
   }
@@ -216,6 +228,61 @@ TEST_F(SharedWriterTest, AWriteThatFailsIsMadeAgain) {
   Start();
   Await([&] { return committed() == 1; });
   EXPECT_EQ(shared_.written().size(), 1u);
+}
+
+TEST_F(SharedWriterTest, SaysWhatItOwnsAndHowFarItIs) {
+  shared_.FailWrites(INT_MAX);
+  shared_.Apply(2);
+  Publish(UpdateKind::kUpsert, {1});
+  Publish(UpdateKind::kUpsert, {2});
+  Publish(UpdateKind::kUpsert, {3});
+  Start();
+  Await([&] {
+    const SharedGroupStatistics statistics = writer_->Statistics();
+    return statistics.partitions.size() == 1 && statistics.partitions[0].lag_records == 2;
+  });
+  EXPECT_TRUE(writer_->Statistics().enabled);
+  EXPECT_EQ(writer_->Statistics().partitions[0].table, "m/t");
+  EXPECT_EQ(writer_->Statistics().takeovers, 1u);
+  shared_.FailWrites(0);
+  Await([&] { return writer_->Statistics().partitions[0].lag_records == 0; });
+}
+
+// Catches: records of a table that does not go on, which filled the memory for all tables.
+TEST_F(SharedWriterTest, LeavesATableWhoseLevelThreeStandsStill) {
+  Publish(UpdateKind::kUpsert, {1});
+  Start(/*memory_bytes_max=*/1);
+  Await([&] { return writer_->Statistics().left_tables == std::vector<std::string>{"m/t"}; });
+  EXPECT_TRUE(writer_->Statistics().partitions.empty());
+  EXPECT_EQ(committed(), 0u);
+  shared_.Apply(1);
+  Await([&] { return committed() == 1; });
+  EXPECT_EQ(joins(), 2);
+  Await([&] { return writer_->Statistics().left_tables.empty(); });
+}
+
+// Level 3 goes on, slowly: the memory that is full holds the stream back, and nothing is left.
+TEST_F(SharedWriterTest, WaitsForALevelThreeThatIsSlow) {
+  for (Key key = 0; key < 50; ++key) Publish(UpdateKind::kUpsert, {key});
+  Start(/*memory_bytes_max=*/1);
+  for (uint64_t offset = 1; offset <= 50; ++offset) {
+    shared_.Apply(offset);
+    Await([&] { return committed() == offset; });
+  }
+  EXPECT_EQ(shared_.written().size(), 50u);
+}
+
+// Catches: an end that waits until all that waits is written.
+TEST_F(SharedWriterTest, EndsAfterTheWriteThatIsUnderWay) {
+  constexpr size_t kChanges = 2000;
+  for (size_t i = 0; i < kChanges; ++i)
+    Publish(i % 2 == 0 ? UpdateKind::kUpsert : UpdateKind::kDelete, {1});
+  shared_.Apply(kChanges);
+  shared_.DelayWrites(std::chrono::milliseconds(5));
+  Start();
+  Await([&] { return !shared_.written().empty(); });
+  writer_ = nullptr;
+  EXPECT_LT(shared_.written().size(), kChanges);
 }
 
 // Offsets of a new generation are of other records: what was fetched before is not written as

@@ -1,5 +1,6 @@
 #include "update/stream_table.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -50,9 +51,21 @@ void StreamTable::Build() {
   }
 }
 
+absl::StatusOr<UpdateMessage> StreamTable::Decode(const UpdateRecord& record) const {
+  const absl::StatusOr<UpdateMessage> message = DecodeUpdate(record.payload, info_.spec);
+  if (!message.ok() || info_.import_id.empty()) return message;
+  const auto partition_count =
+      static_cast<uint32_t>(std::ranges::count_if(positions_, [&](const auto& position) {
+        return position.second.generation == record.position.generation;
+      }));
+  if (partition_count == 0) return message;  // it is not known where keys belong
+  HPS_RETURN_IF_ERROR(CheckPartition(*message, record.position.partition, partition_count));
+  return message;
+}
+
 // False: the record does not fit into this write.
 bool StreamTable::AddRecord(const UpdateRecord& record, StreamWrite& write) {
-  const absl::StatusOr<UpdateMessage> message = DecodeUpdate(record.payload, info_.spec);
+  const absl::StatusOr<UpdateMessage> message = Decode(record);
   if (message.ok() && message->count > 0) {
     const Version version = VersionAt(record.position.generation, record.position.offset);
     if (!AppendMessage(*message, info_.spec, version, write)) return false;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 
 #include "testing/test_directory.h"
@@ -90,6 +91,34 @@ TEST_F(StreamTableTest, SetsAsideWhatCannotBeAppliedAndGoesOn) {
   EXPECT_EQ(parked[0].position.offset, 1u);
   EXPECT_EQ(parked[0].payload, damaged);
   EXPECT_EQ(parked[1].reason, ParkReason::kUnknownFormat);
+}
+
+// Nodes that share rows compare positions of a key's own partition.
+TEST_F(StreamTableTest, SetsAsideKeysOfOtherPartitions) {
+  TableInfo info = Info();
+  info.positions = {{.partition = 0, .generation = 1}, {.partition = 1, .generation = 1}};
+  std::array<std::vector<Key>, 2> keys;  // by partition
+  for (Key key = 0; key < 20; ++key) keys[UpdatePartition(key, 2)].push_back(key);
+  for (const char* import_id : {"", "v1"}) {
+    info.import_id = import_id;
+    table_ = std::make_unique<StreamTable>(info, applier_, *parked_);
+    Add(0, Message(keys[0], 10));
+    Add(0, Message(keys[1], 10), 1);
+    Add(1, Message({keys[1][0], keys[0][0]}, 20), 1);
+    Add(2, Message({keys[1][1]}, 0, UpdateKind::kDelete), 0);
+    ASSERT_TRUE(Apply().ok());
+    const bool is_shared = info.import_id == "v1";
+    EXPECT_EQ(world_.InL3(keys[0][0]), is_shared ? 10 : 20);
+    EXPECT_EQ(world_.InL3(keys[1][0]), is_shared ? 10 : 20);
+    EXPECT_EQ(world_.InL3(keys[1][1]), is_shared ? 10 : World::kAbsent);
+    EXPECT_EQ(table_->positions().at(0).offset, 3u);
+    EXPECT_EQ(table_->positions().at(1).offset, 2u);
+    const auto parked = *ReadParkedMessages(directory_.path());
+    ASSERT_EQ(parked.size(), is_shared ? 2u : 0u);
+    if (!is_shared) continue;
+    EXPECT_EQ(parked[0].reason, ParkReason::kWrongPartition);
+    EXPECT_THAT(parked[0].detail, testing::HasSubstr("belongs into partition 0 of 2"));
+  }
 }
 
 TEST_F(StreamTableTest, RepeatsWhatLevelThreeRefused) {

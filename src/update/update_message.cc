@@ -36,8 +36,8 @@ constexpr size_t kHugectrHeaderBytes = 8;
 
 constexpr char kReasonPayload[] = "hps/park_reason";
 constexpr std::array<std::string_view, kParkReasonCount> kReasonNames = {
-    "truncated",   "unknown_format", "newer_format", "checksum",
-    "wrong_table", "wrong_shape",    "key_width",    "oversized"};
+    "truncated",   "unknown_format", "newer_format", "checksum",       "wrong_table",
+    "wrong_shape", "key_width",      "oversized",    "wrong_partition"};
 
 std::string_view KindName(uint8_t kind) { return kind == 0 ? "upsert" : "delete"; }
 
@@ -223,6 +223,18 @@ void EncodeUpdate(const TableSpec& spec, const UpdateContent& content, std::span
 
 uint32_t UpdatePartition(Key key, uint32_t partition_count) {
   return static_cast<uint32_t>(HashKey(key, kStreamHashSeed) % partition_count);
+}
+
+absl::Status CheckPartition(const UpdateMessage& message, uint32_t partition,
+                            uint32_t partition_count) {
+  for (size_t i = 0; i < message.count; ++i) {
+    const uint32_t right = UpdatePartition(message.key(i), partition_count);
+    if (right == partition) continue;
+    return Parked(ParkReason::kWrongPartition,
+                  absl::StrCat("key ", message.key(i), " belongs into partition ", right, " of ",
+                               partition_count, ", the message is in partition ", partition));
+  }
+  return absl::OkStatus();
 }
 
 std::string UpdateTopic(std::string_view table) {

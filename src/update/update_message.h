@@ -36,19 +36,20 @@ enum class UpdateKind : uint8_t { kUpsert = 0, kDelete = 1 };
 // Why a message can't be applied. The names are labels of the metric
 // `hps_update_parked_total{reason}`.
 enum class ParkReason : uint8_t {
-  kTruncated,      // shorter than its fields say, or with bytes left over
-  kUnknownFormat,  // neither "HPSU" nor "HCTR"
-  kNewerFormat,    // of a version of hps that is newer than this one
-  kChecksum,       // damaged on its way
-  kWrongTable,     // names another table than that of its topic
-  kWrongShape,     // another dim or element type than the table's
-  kKeyWidth,       // HugeCTR's with keys of 32 bits
-  kOversized,      // more than kUpdateMessageBytesMax
+  kTruncated,       // shorter than its fields say, or with bytes left over
+  kUnknownFormat,   // neither "HPSU" nor "HCTR"
+  kNewerFormat,     // of a version of hps that is newer than this one
+  kChecksum,        // damaged on its way
+  kWrongTable,      // names another table than that of its topic
+  kWrongShape,      // another dim or element type than the table's
+  kKeyWidth,        // HugeCTR's with keys of 32 bits
+  kOversized,       // more than kUpdateMessageBytesMax
+  kWrongPartition,  // of keys that belong into other partitions
 };
-inline constexpr size_t kParkReasonCount = 8;
+inline constexpr size_t kParkReasonCount = 9;
 std::string_view ParkReasonName(ParkReason reason);
 
-// The reason that DecodeUpdate gave; nullopt: the status is of something else.
+// The reason that DecodeUpdate or CheckPartition gave; nullopt: the status is of something else.
 std::optional<ParkReason> ParkReasonOf(const absl::Status& status);
 
 // A message whose fields have been checked. Borrows the payload, which need not be aligned.
@@ -92,6 +93,11 @@ void EncodeUpdate(const TableSpec& spec, const UpdateContent& content, std::span
 // The partition of a key in a topic: XXH64 of its 8 little-endian bytes with seed 0, modulo the
 // number of partitions. REQUIRES: partition_count > 0.
 uint32_t UpdatePartition(Key key, uint32_t partition_count);
+
+// Whether a message of the partition changes only keys that belong there. Errors: INVALID_ARGUMENT
+// with a ParkReason. REQUIRES: partition_count > 0.
+absl::Status CheckPartition(const UpdateMessage& message, uint32_t partition,
+                            uint32_t partition_count);
 
 // The table's topic: "hps_et.<model>.<table>".
 std::string UpdateTopic(std::string_view table);

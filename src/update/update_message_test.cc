@@ -237,5 +237,16 @@ TEST(UpdateMessageTest, PartitionsOfKeysNeverChange) {
   EXPECT_EQ(UpdatePartition(-1, 1000), 761u);
 }
 
+TEST(UpdateMessageTest, KeysOfOtherPartitionsAreFound) {
+  const std::vector<Key> keys = {3, 4, 5};  // of partition 5 of 7
+  UpdateMessage message = {
+      .count = 3, .keys = std::as_bytes(std::span(keys)), .key_stride_bytes = sizeof(Key)};
+  EXPECT_TRUE(CheckPartition(message, 5, 7).ok());
+  EXPECT_EQ(ParkReasonOf(CheckPartition(message, 4, 7)), ParkReason::kWrongPartition);
+  EXPECT_EQ(ParkReasonOf(CheckPartition(message, 5, 8)), ParkReason::kWrongPartition);
+  message.count = 0;
+  EXPECT_TRUE(CheckPartition(message, 4, 7).ok());
+}
+
 }  // namespace
 }  // namespace hps

@@ -10,8 +10,7 @@
 #include "base/macros.h"
 #include "l2_layered/layered_tier.h"
 #include "l2_memory/memory_tier.h"
-#include "l2_redis/test_redis.h"
-#include "testing/contracts/lossy_contract.h"
+#include "l2_redis/test_redis_contract.h"
 #include "tier/redis_tier.h"
 
 namespace hps {
@@ -27,25 +26,10 @@ std::unique_ptr<LossyTier> TierOn(const RedisConfig& config) {
   return MakeLayeredTier(MakeMemoryTier({.huge_pages = false}), std::move(redis->tier));
 }
 
-TestRedis& Standalone() {
-  static TestRedis redis({});
-  return redis;
-}
-
-TestRedis& Cluster() {
-  static TestRedis redis({.count = 3, .cluster = true});
-  return redis;
-}
-
-LossyTierFactory Factory(const std::string& name, TestRedis& (*servers)()) {
-  return {.name = name,
-          .make = [servers] { return TierOn(servers().Config()); },
-          .refuses_little = false};
-}
-
 INSTANTIATE_TEST_SUITE_P(MemoryRedis, LossyTierContract,
-                         ::testing::Values(Factory("standalone", Standalone),
-                                           Factory("cluster", Cluster)),
+                         ::testing::Values(RedisContractFactory("standalone", StandaloneRedis,
+                                                                TierOn),
+                                           RedisContractFactory("cluster", ClusterOfRedis, TierOn)),
                          LossyTierName);
 
 std::vector<Key> Keys(size_t count) {

@@ -1,13 +1,17 @@
 """Tables in and out, changes of rows, statistics, from Python."""
 
+import pathlib
 import subprocess
 import sys
+import tomllib
 import unittest
 
 import numpy as np
 import support
 
 import hps
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
 class ImportTest(support.StoreTestCase):
@@ -27,6 +31,10 @@ class ImportTest(support.StoreTestCase):
         np.testing.assert_array_equal(self.read("m/full", np.array([-1])), [[2.5] * 4])
         for table in ("m/half", "m/short"):
             np.testing.assert_array_equal(self.read(table, keys), rows.astype(np.float16))
+
+    def test_version(self) -> None:
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        self.assertEqual(hps.__version__, project["version"])
 
     def test_rows_alone_have_their_numbers_as_keys(self) -> None:
         rows = self.random.standard_normal((10, 4)).astype(np.float32)
@@ -66,6 +74,53 @@ class ImportTest(support.StoreTestCase):
             hps.import_table(self.path, "m/t", keys, rows, formt="npy")
         np.testing.assert_array_equal(self.read("m/t", keys), rows)
 
+    def test_an_import_id_and_where_the_stream_begins(self) -> None:
+        rows = np.ones((3, 4), np.float32)
+        hps.import_table(self.path, "m/t", rows, import_id="v1", stream_from="earliest")
+        table = hps.inspect(self.path)["tables"][0]
+        self.assertEqual((table["import_id"], table["stream_from"]), ("v1", "earliest"))
+        with hps.open(self.path) as store:
+            with self.assertRaises(hps.FailedPreconditionError):  # it would reach one node
+                store.delete("m/t", np.arange(3))
+            with self.assertRaisesRegex(hps.FailedPreconditionError, "'v1'"):
+                store.import_table("m/t", rows, import_id="v1", stream_from="earliest")
+            store.import_table("m/t", rows, import_id="v2", stream_from="2023-11-14T22:13:20Z")
+            table = store.tables()[0]
+            self.assertEqual((table["import_id"], table["stream_from"]),
+                             ("v2", "2023-11-14T22:13:20.000Z"))
+            for options, part in (({"import_id": "v3"}, "stream_from"),
+                                  ({"import_id": "v3", "stream_from": "latest"}, "stream_from"),
+                                  ({"import_id": "a b", "stream_from": "earliest"}, "import id"),
+                                  ({"stream_from": "yesterday"}, "stream_from: 'yesterday'")):
+                with self.subTest(part=part), \
+                        self.assertRaisesRegex(hps.InvalidArgumentError, part):
+                    store.import_table("m/t", rows, **options)
+            self.assertEqual(store.tables()[0]["import_id"], "v2")
+            store.import_table("m/t", rows)
+            self.assertEqual(store.tables()[0]["import_id"], "")
+
+    def test_arguments_are_named(self) -> None:
+        rows = np.zeros((3, 4), np.float32)
+        wrong = hps.InvalidArgumentError
+        for kind, part, arguments, options in (
+                (wrong, "format: .*beside arrays.*npy", (rows,), {"format": "npy"}),
+                (wrong, "dim: .*beside arrays.*4", (rows,), {"dim": 4}),
+                (wrong, "tensor: .*beside arrays.*weight", (rows,), {"tensor": "weight"}),
+                (wrong, "from_path", (rows,), {"from_path": self.directory}),
+                (TypeError, "progress: .*int", (rows,), {"progress": 5}),
+                (TypeError, "foo", (rows,), {"foo": 1}),
+                (TypeError, "rows: .*int", (3,), {}),
+                (TypeError, "rows: .*list", ([[1.0]],), {}),
+                (TypeError, "rows: .*list", ([1], [[1.0]]), {}),
+                (TypeError, "rows: .*without dimensions", (rows[0, 0],), {}),
+                (TypeError, "keys: .*str", ("keys", rows), {})):
+            with self.subTest(part=part), self.assertRaisesRegex(kind, part):
+                hps.import_table(self.path, "m/t", *arguments, **options)
+        with self.assertRaisesRegex(TypeError, "table: .*NoneType"):
+            hps.import_table(self.path, None, rows)
+        self.assertFalse(self.path.exists())
+        hps.import_table(self.path, "m/t", rows=rows)
+
     def test_beside_another_process_an_import_is_staged(self) -> None:
         rows = np.zeros((3, 4), np.float32)
         hps.import_table(self.path, "m/t", rows)
@@ -95,6 +150,12 @@ class StoreTest(support.StoreTestCase):
             store.export("ctr/item", self.directory / "item", format="npy")
         with self.assertRaises(hps.NotFoundError):
             store.export("ctr/itme")
+        with self.assertRaisesRegex(hps.InvalidArgumentError, "format: .*`to`"):
+            store.export("ctr/item", format="npy")
+        with self.assertRaisesRegex(TypeError, "progress: .*int"):
+            store.export("ctr/item", self.directory / "other", progress=5)
+        with self.assertRaisesRegex(TypeError, "table"):
+            store.export(5)
 
     def test_changes_are_seen_at_once(self) -> None:
         store = self.open_store()
@@ -112,6 +173,12 @@ class StoreTest(support.StoreTestCase):
             store.apply("ctr/user", keys, None)
         with self.assertRaises(hps.NotFoundError):
             store.delete("ctr/usr", keys)
+        with self.assertRaisesRegex(TypeError, "timeout: .*str"):
+            store.delete("ctr/user", keys, timeout="x")
+        with self.assertRaisesRegex(TypeError, "table: .*NoneType"):
+            store.delete(None, keys)
+        with self.assertRaisesRegex(hps.InvalidArgumentError, "timeout"):
+            store.drain(float("nan"))
 
     def test_a_reader_changes_nothing(self) -> None:
         store = self.open_store(mode="r")

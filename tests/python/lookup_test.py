@@ -146,7 +146,7 @@ class BadInputTest(support.StoreTestCase):
     def expect(self, kind: type, part: str, *arguments, **options) -> None:
         with self.assertRaises(kind) as caught:
             self.session.lookup(*arguments, **options)
-        self.assertIn(part, str(caught.exception))
+        self.assertRegex(str(caught.exception), part)
 
     def test_keys(self) -> None:
         wrong = hps.InvalidArgumentError
@@ -161,7 +161,8 @@ class BadInputTest(support.StoreTestCase):
         self.expect(TypeError, "keys of table 'user'", "user", "text")
         self.expect(TypeError, "keys of table 'user'", "user")
         self.expect(TypeError, "keys", {"user": np.arange(3)}, np.arange(3))
-        self.expect(TypeError, "table", 7, np.arange(3))
+        for table in (7, None, b"user", ["user"]):
+            self.expect(TypeError, "table: .*" + type(table).__name__, table, np.arange(3))
         self.expect(hps.NotFoundError, "did you mean 'user'", "usr", np.arange(3))
 
     def test_more_keys_than_keys_max(self) -> None:
@@ -188,11 +189,30 @@ class BadInputTest(support.StoreTestCase):
         self.expect(TypeError, "out of table 'user'", "user", keys, out=[1])
         self.expect(wrong, "out", {"user": keys}, out={"item": good})
 
+    def test_out_that_shares_memory(self) -> None:
+        wrong, keys = hps.InvalidArgumentError, np.arange(4)
+        asked = {"ctr/user": keys, "user": keys}
+        one = np.zeros((4, 8), np.float32)
+        self.expect(wrong, "out: .*'ctr/user'.* share memory", asked,
+                    out={"user": one, "ctr/user": one})
+        np.testing.assert_array_equal(one, 0)
+        block = np.zeros((2, 4, 8), np.float32)
+        self.session.lookup(asked, out={"ctr/user": block[1], "user": block[0]})
+        for rows in block:
+            self.assert_rows("user", keys, rows)
+
     def test_options(self) -> None:
         keys = np.arange(4)
         self.expect(hps.InvalidArgumentError, "timeout", "user", keys, timeout=-1)
         self.expect(hps.InvalidArgumentError, "timeout", "user", keys, timeout=float("nan"))
-        self.expect(hps.InvalidArgumentError, "threshold", "user", keys, hit_rate_threshold=2)
+        self.expect(TypeError, "timeout: .*str", "user", keys, timeout="1")
+        self.expect(TypeError, "timeout: .*str", {"user": keys}, timeout="1")
+        for threshold in (2, -1, float("nan")):
+            self.expect(hps.InvalidArgumentError, "hit_rate_threshold", "user", keys,
+                        hit_rate_threshold=threshold)
+        self.expect(TypeError, "hit_rate_threshold", "user", keys, hit_rate_threshold="x")
+        for timeout in (float("inf"), 1e300, 2**2000, np.float32(5)):
+            self.assert_rows("user", keys, self.session.lookup("user", keys, timeout=timeout))
         for device in ("gpu", -1, "cuda:x"):
             with self.assertRaisesRegex(hps.InvalidArgumentError, "device"):
                 self.store.session(support.MODEL, device)
@@ -272,13 +292,40 @@ except KeyboardInterrupt:
 """
 
 
+INTERRUPTED_DRAIN = """
+import signal, sys, time, hps
+signal.signal(signal.SIGINT, signal.default_int_handler)
+store = hps.open(sys.argv[1])
+class Busy:  # promotions that do not end
+    def drain(self, seconds):
+        time.sleep(seconds)
+        raise hps.DeadlineExceededError("promotions are left")
+real, store._store = store._store, Busy()
+try:
+    store.drain(0.5)
+except hps.DeadlineExceededError:
+    print("ready", flush=True)
+try:
+    store.drain(600)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+store._store = real
+"""
+
+
 class InterruptTest(support.StoreTestCase):
     def test_control_c_ends_lookups(self) -> None:
+        self.expect_interrupt(INTERRUPTED)
+
+    def test_control_c_ends_a_drain(self) -> None:
+        self.expect_interrupt(INTERRUPTED_DRAIN)
+
+    def expect_interrupt(self, script: str) -> None:
         self.make_store()
-        with subprocess.Popen([sys.executable, "-c", INTERRUPTED, str(self.path)],
+        with subprocess.Popen([sys.executable, "-c", script, str(self.path)],
                               stdout=subprocess.PIPE, text=True) as process:
             self.assertEqual(process.stdout.readline(), "ready\n")
-            time.sleep(0.2)  # into the lookups
+            time.sleep(0.2)  # into the calls
             process.send_signal(signal.SIGINT)
             try:
                 output, _ = process.communicate(timeout=60)

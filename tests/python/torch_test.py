@@ -33,6 +33,74 @@ class TensorTest(support.StoreTestCase):
         self.assertIs(self.session.lookup("user", keys, out=out), out)
         self.assert_rows("user", keys.numpy(), out.numpy())
 
+    def test_views_of_negatives(self) -> None:
+        """PyTorch has views whose values are the negatives of what is in their memory."""
+        keys = torch._neg_view(torch.tensor([-3, -4]))
+        self.assertEqual(keys.tolist(), [3, 4])
+        plain = np.array([3, 4])
+        store = self.session._store
+        self.assert_rows("user", plain, self.session.lookup("user", keys).numpy())
+        self.assert_rows("user", plain, self.session.lookup("user", keys, status=True)[0].numpy())
+        self.assert_rows("user", plain, hps.torch.Embedding(store, "ctr/user")(keys).numpy())
+        for rows in hps.torch.Embeddings(store, ["ctr/user", "ctr/user"])([keys, keys]):
+            self.assert_rows("user", plain, rows.numpy())
+        store.apply("ctr/user", keys, torch._neg_view(torch.full((2, 8), -9.0)))
+        self.assertEqual(self.session.lookup("user", plain).tolist(), [[9.0] * 8] * 2)
+        memory = torch.zeros(2, 8)
+        with self.assertRaisesRegex(hps.InvalidArgumentError, "out of table 'user'"):
+            self.session.lookup("user", keys, out=torch._neg_view(memory))
+
+    def test_out_and_autograd(self) -> None:
+        keys, weight = torch.tensor([3]), torch.ones(1, 8, requires_grad=True)
+        for out in (weight, weight * 1):
+            for some in (keys, keys.numpy()):
+                with self.assertRaisesRegex(hps.InvalidArgumentError, "out of table .*gradient"):
+                    self.session.lookup("user", some, out=out)
+        for some in (keys, keys.numpy()):
+            factor = torch.ones(1, 8)
+            product = (weight * factor).sum()
+            self.session.lookup("user", some, out=factor)
+            with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+                product.backward()
+        with torch.inference_mode():
+            out = torch.zeros(1, 8)
+        self.session.lookup("user", keys, out=out)
+        self.assert_rows("user", keys.numpy(), out.numpy())
+
+    def test_out_that_shares_memory(self) -> None:
+        keys, block = torch.arange(4), torch.zeros(100)
+        asked = {"ctr/user": keys, "user": keys}
+        for second in (block[:32], block[31:63]):
+            out = {"ctr/user": block[:32].view(4, 8), "user": second.view(4, 8)}
+            with self.assertRaisesRegex(hps.InvalidArgumentError, "share memory"):
+                self.session.lookup(asked, out=out)
+        out["user"] = block[32:64].view(4, 8)
+        self.session.lookup(asked, out=out)
+        self.assert_rows("user", keys.numpy(), out["user"].numpy())
+
+    def test_messages_name_the_argument(self) -> None:
+        store = self.session._store
+        one = hps.torch.Embedding(store, "ctr/user")
+        bag = hps.torch.EmbeddingBag(store, "ctr/user")
+        several = hps.torch.Embeddings(store, ["ctr/user", "ctr/item"])
+        array = np.array([1, 2])
+        for part, call in (
+                ("table: .*NoneType", lambda: hps.torch.Embedding(store, None)),
+                ("tables: .*NoneType", lambda: hps.torch.Embeddings(store, [None])),
+                ("input: .*list", lambda: one([1, 2])),
+                ("input: .*ndarray", lambda: one(array)),
+                ("input: .*ndarray", lambda: bag(array)),
+                ("keys: .*ndarray", lambda: several(array)),
+                ("keys: .*ndarray", lambda: several([array, array]))):
+            with self.subTest(part=part), self.assertRaisesRegex(TypeError, part):
+                call()
+        with self.assertRaisesRegex(hps.InvalidArgumentError, "found int16"):
+            self.session.lookup("user", torch.tensor([1], dtype=torch.int16))
+        with self.assertRaisesRegex(hps.InvalidArgumentError, "found float64"):
+            self.session.lookup("user", torch.tensor([1]), out=torch.zeros(1, 8).double())
+        with self.assertRaisesRegex(hps.InvalidArgumentError, "rows: .*float64"):
+            store.apply("ctr/user", torch.tensor([1]), torch.zeros(1, 8).double())
+
     def test_an_answer_is_the_callers(self) -> None:
         keys = torch.arange(support.ROWS).repeat(3)  # rows of 0.6 MB
         kept = self.session.lookup({"user": keys, "item": keys})["item"][7]

@@ -1,5 +1,6 @@
 """What leaves hps.train: model directories, changes of rows, checkpoints."""
 
+import contextlib
 import multiprocessing
 import pathlib
 import resource
@@ -66,6 +67,37 @@ class ExportTest(FilesTestCase):
             "file": "dense.onnx",
             "input": [{"name": "user", "table": "user", "pooling": "sum"}]})
 
+    def test_the_modes_of_a_network_stay(self) -> None:
+        network = torch.nn.Sequential(torch.nn.Linear(4, 1), torch.nn.Dropout())
+        network[1].eval()  # frozen
+        for inputs in ({"user": torch.zeros(2, 4)}, {"user": torch.zeros(2, 5)}):  # the last fails
+            with contextlib.suppress(RuntimeError):
+                self.embed.export(self.directory, network, inputs)
+            self.assertEqual([module.training for module in network.modules()],
+                             [True, True, False])
+
+    def test_an_export_replaces_one_that_was_killed(self) -> None:
+        (self.directory / ".parts").mkdir()
+        (self.directory / ".parts" / "other.7.key").write_bytes(b"1")
+        for begin in (10, 11):
+            train(self.embed, range(begin, begin + 1))
+            self.embed.export(self.directory)
+            for name in self.embed.tables:
+                np.testing.assert_array_equal(
+                    np.fromfile(self.directory / name / "emb_vector", np.float32),
+                    self.embed.rows(name)[1].reshape(-1))
+        self.assertEqual({path.name for path in self.directory.iterdir()},
+                         {"user", "item", "model.toml"})
+
+    def test_an_export_that_fails_leaves_the_one_before(self) -> None:
+        self.embed.export(self.directory)
+        before = {path: path.read_bytes() for path in self.directory.rglob("*") if path.is_file()}
+        train(self.embed, range(10, 11))
+        with self.assertRaisesRegex(RuntimeError, "was not written"):
+            self.embed.export(self.directory, torch.nn.Linear(4, 1), {"user": torch.zeros(2, 5)})
+        for path, content in before.items():
+            self.assertEqual(path.read_bytes(), content)
+
 
 class PublishTest(FilesTestCase):
     def setUp(self) -> None:
@@ -114,6 +146,32 @@ class PublishTest(FilesTestCase):
                 gone = np.array(sorted(set(served) - set(keys.tolist())), np.int64)
                 self.assertFalse(session.lookup(name, gone).any())
 
+    def test_a_server_that_was_started_again(self) -> None:
+        store_path, token = self.directory / "store", self.directory / "token"
+        for name in self.embed.tables:
+            hps.import_table(store_path, f"m/{name}", *self.embed.rows(name))
+        self.embed.export(self.directory / "model")
+        token.write_text("secret")
+        token.chmod(0o600)
+        address, target = "127.0.0.1:0", None
+        for begin in (10, 20):
+            config = self.directory / "hps.toml"
+            config.write_text(f'[server]\nhttp = "{address}"\ngrpc = ""\nmetrics = ""\n'
+                              f'[server.security]\nupdates = true\nadmin_token_file = "{token}"\n')
+            train(self.embed, range(begin, begin + 10))
+            with hps.serve(store_path, config=config) as server:
+                server.wait_until_ready()
+                address = server.http
+                target = target or ht.ServerTarget(server.url, "m", token="secret")
+                self.embed.publish(target)  # the second time over a connection that is closed
+                self.assertEqual(self.embed.publish(target), {"user": (0, 0), "item": (0, 0)})
+            with self.assertRaises(OSError):
+                target.upsert("item", np.arange(2), np.zeros((2, 3), np.float32))
+        with hps.open(store_path, mode="r") as store:
+            for name in self.embed.tables:
+                keys, rows = self.embed.rows(name)
+                np.testing.assert_array_equal(store.session("m").lookup(name, keys), rows)
+
     def test_a_failed_publication_is_sent_again(self) -> None:
         self.embed.export(self.directory)
         train(self.embed, range(10, 12))
@@ -147,11 +205,12 @@ class CheckpointTest(FilesTestCase):
 
     def test_incremental_saves_have_what_changed(self) -> None:
         self.embed.save(self.directory, incremental=True)  # the first one has everything
-        full = sum(file.stat().st_size for file in (self.directory / "1").iterdir())
+        full = sum(file.stat().st_size for file in (self.directory / "hps-save-1").iterdir())
         for number in range(2, 8):
             train(self.embed, range(8 * number, 8 * number + 1))
             self.embed.save(self.directory, incremental=True)
-            saved = sum(file.stat().st_size for file in (self.directory / str(number)).iterdir())
+            saved = sum(file.stat().st_size for file in
+                        (self.directory / f"hps-save-{number}").iterdir())
             self.assertLess(saved, full)
             other = self.loaded()
             self.assert_same_rows(self.embed, other)
@@ -163,7 +222,8 @@ class CheckpointTest(FilesTestCase):
         self.assert_same_rows(self.embed, other)
         # Another collection does not know what changed since: its save is a full one.
         other.save(self.directory, incremental=True)
-        self.assertEqual({path.name for path in self.directory.iterdir()}, {"8", "manifest.json"})
+        self.assertEqual({path.name for path in self.directory.iterdir()},
+                         {"hps-save-8", "manifest.json"})
         self.assert_same_rows(other, self.loaded())
 
     def test_the_dense_part(self) -> None:
@@ -177,13 +237,36 @@ class CheckpointTest(FilesTestCase):
         self.assertEqual(state["epoch"], 3)
         torch.testing.assert_close(state["network"], network.state_dict(), rtol=0, atol=0)
         torch.optim.Adam(network.parameters()).load_state_dict(state["optimizer"])
+        train(self.embed, range(10, 11))
+        self.embed.save(self.directory, incremental=True)  # without one: the newest one counts
+        self.assertEqual(ht.EmbeddingCollection(tables()).load(self.directory)["epoch"], 3)
         self.embed.save(self.directory)
         self.assertIsNone(ht.EmbeddingCollection(tables()).load(self.directory))
 
+    def test_a_dense_part_that_cannot_be_read_is_not_written(self) -> None:
+        self.embed.save(self.directory, {"epoch": 1})
+        for state in ({"auc": np.float64(0.5)}, {"hook": lambda: None}):
+            with self.assertRaisesRegex(RuntimeError, "not written .*rank 0: .*whole"):
+                self.embed.save(self.directory, state)
+        other = ht.EmbeddingCollection(tables())
+        self.assertEqual(other.load(self.directory), {"epoch": 1})
+        self.assert_same_rows(self.embed, other)
+
+    def test_folders_of_others_stay(self) -> None:
+        self.embed.save(self.directory / "100")
+        (self.directory / "hps-save-12").mkdir()  # left by a save that was killed
+        for _ in range(2):
+            self.embed.save(self.directory)
+        self.assertEqual({path.name for path in self.directory.iterdir()},
+                         {"100", "hps-save-2", "manifest.json"})
+        other = ht.EmbeddingCollection(tables())
+        other.load(self.directory / "100")
+        self.assert_same_rows(self.embed, other)
+
     def test_a_full_disk_leaves_the_last_checkpoint_whole(self) -> None:
-        for incremental in (False, True):
-            with self.subTest(incremental=incremental):
-                directory = self.directory / str(incremental)
+        for incremental, state in ((False, None), (True, None), (True, {"w": torch.ones(10000)})):
+            with self.subTest(incremental=incremental, state=state is not None):
+                directory = self.directory / f"{incremental}{state is None}"
                 self.embed.save(directory)
                 before = {name: self.embed.rows(name) for name in self.embed.tables}
                 train(self.embed, range(10, 20))
@@ -191,11 +274,11 @@ class CheckpointTest(FilesTestCase):
                 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit))  # as a disk that is full
                 try:
                     with self.assertRaisesRegex(OSError, "was not written .*File too large.*whole"):
-                        self.embed.save(directory, incremental=incremental)
+                        self.embed.save(directory, state, incremental)
                 finally:
                     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
                 self.assertEqual({path.name for path in directory.iterdir()},
-                                 {"1", "manifest.json"})
+                                 {"hps-save-1", "manifest.json"})
                 again = ht.EmbeddingCollection(tables())
                 again.load(directory)
                 for name, rows in before.items():
@@ -210,14 +293,14 @@ class CheckpointTest(FilesTestCase):
         with self.assertRaisesRegex(ValueError, "has rows already"):
             self.embed.load(self.directory)
         with self.assertRaisesRegex(FileNotFoundError, "no manifest.json"):
-            ht.EmbeddingCollection(tables()).load(self.directory / "1")
+            ht.EmbeddingCollection(tables()).load(self.directory / "hps-save-1")
         changed = tables()
         changed[0].optimizer = ht.SGD()
         with self.assertRaisesRegex(ValueError, "'user' is .*Adam.*SGD"):
             ht.EmbeddingCollection(changed).load(self.directory)
         train(self.embed, range(10, 11))
         self.embed.save(self.directory, {"epoch": 1}, incremental=True)
-        for name in ("1/item.0", "2/user.0", "2/dense.pt"):
+        for name in ("hps-save-1/item.0", "hps-save-2/user.0", "hps-save-2/dense.pt"):
             file = self.directory / name
             content = file.read_bytes()
             for damaged in (content[:-1] + bytes([content[-1] ^ 1]), content[:-1], b""):
@@ -253,7 +336,7 @@ class KilledTest(FilesTestCase):
         for number in range(2, 30):
             process = context.Process(target=self.run_trainer, args=(self.directory,))
             process.start()
-            folder = self.directory / str(number * number)
+            folder = self.directory / f"hps-save-{number * number}"
             while process.is_alive() and not folder.exists():
                 time.sleep(0.001)
             process.kill()

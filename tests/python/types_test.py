@@ -21,12 +21,18 @@ keys = np.arange(3)
 store = hps.open("/tmp/store", mode=1)  # wrong: arg-type
 store.sesion("dlrm")  # wrong: attr-defined
 session = store.session(7)  # wrong: arg-type
-session.lookup("user", keys, stats=True)  # wrong: call-arg
+session.lookup("user", keys, stats=True)  # wrong: call-overload
 session.lookup(3, keys)  # wrong: call-overload|arg-type
 session.lookup("user", keys, timeout="1")  # wrong: call-overload|arg-type
 session.tables["user"] = "8"  # wrong: assignment
 store.apply("dlrm/user", keys)  # wrong: call-arg
 hps.import_table()  # wrong: call-arg
+hps.import_table("/tmp/store", "dlrm/user", keys, foo=1)  # wrong: call-arg
+hps.import_table("/tmp/store", "dlrm/user", keys, progress=5)  # wrong: arg-type
+store.import_table("dlrm/user", keys, foo=1)  # wrong: call-arg
+names: list[str] = session.lookup("user", keys)  # wrong: assignment
+hps.Client("http://h").lookup("dlrm", 3, keys)  # wrong: call-overload
+hps.Client("http://h").lookup("dlrm", "user", keys, hit_rate_threshold=1)  # wrong: call-overload
 hps.Client(8000)  # wrong: arg-type
 hps.serve("/tmp/store", http=8000)  # wrong: arg-type
 hps.jax.lookup(store, "user", keys)  # wrong: arg-type
@@ -39,6 +45,8 @@ hps.NoSuchError  # wrong: attr-defined
 
 RIGHT_USE = """
 import numpy as np
+import numpy.typing as npt
+import torch
 import hps
 import hps.jax
 import hps.tensorflow
@@ -46,12 +54,18 @@ import hps.torch
 
 keys = np.arange(3)
 rows = np.zeros((3, 4), np.float32)
+version: str = hps.__version__
 hps.import_table("/tmp/store", "dlrm/user", keys, rows, default=1.0)
 with hps.open("/tmp/store", mode="r") as store:
     session: hps.Session = store.session("dlrm", "cuda:0", keys_max=5)
     dims: dict[str, int] = session.tables
-    found = session.lookup("user", keys)
+    of_one: npt.NDArray[np.float32] = session.lookup("user", keys)
+    of_lists, its_status = session.lookup("user", [1, 2], status=True)
+    its_status.astype(np.int64)
+    by_table: dict[str, np.ndarray] = session.lookup({"user": keys}, timeout=0.5)
     found, status = session.lookup({"user": keys, "item": [1]}, status=True, timeout=0.5)
+    tensor: torch.Tensor = session.lookup("user", torch.tensor([1]))
+    session.lookup("user", keys, out=rows, status=bool(len(keys)))
     found = hps.jax.lookup(session, {"user": keys})
     layer = hps.torch.EmbeddingBag(store, "dlrm/user", mode="max", padding_idx=0)
     all_rows = hps.torch.Embeddings(store, ["dlrm/user", "dlrm/item"])([keys, keys])

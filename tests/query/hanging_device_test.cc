@@ -202,5 +202,32 @@ TEST_F(HangingDeviceTest, IsNotBlamedForACallersStream) {
   EXPECT_EQ(world_.statistics().l1_unavailable, 1) << "that is no matter of its stream";
 }
 
+// Catches: a device that hangs, which each lookup of predictions waits for, because only their own
+// slot knows.
+TEST_F(HangingDeviceTest, IsBlamedForAStreamThatIsIdle) {
+  int stream = 0;  // the host's cache does not look at it
+  const std::vector<Key> keys = {1, 2};
+  std::vector<std::byte> rows(keys.size() * 32);
+  const DeviceTableQuery query{.keys = {keys.data(), keys.size()},
+                               .rows = {rows.data(), rows.size()}};
+  const DeviceLookupRequest request{.queries = {&query, 1},
+                                    .timeout = std::chrono::milliseconds(300),
+                                    .stream = {.handle = &stream},
+                                    .stream_is_idle = true};
+  faults_.Plan(TierOperation::kMisses, {.fault = TierFault::kDelay});
+  EXPECT_EQ(session_->Lookup(request, nullptr).code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(world_.statistics().l1_unavailable, 1);
+  const TimePoint before = Now();
+  EXPECT_EQ(AskL3(Duration::max()), Duration::zero()) << "other lookups do not wait for it";
+  const absl::Status again = session_->Lookup(request, nullptr);
+  EXPECT_EQ(again.code(), absl::StatusCode::kUnavailable) << again;
+  EXPECT_EQ(Now() - before, Duration::zero()) << "nor do those of predictions";
+  EXPECT_EQ(faults_.injected(TierOperation::kMisses), 1U);
+  faults_.Clear();
+  world_.executor().manual_clock().Advance(CircuitBreaker::kRest);
+  EXPECT_TRUE(session_->Lookup(request, nullptr).ok()) << "one call tries it again";
+  EXPECT_EQ(world_.statistics().l1_unavailable, 0);
+}
+
 }  // namespace
 }  // namespace hps

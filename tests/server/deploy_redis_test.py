@@ -9,9 +9,8 @@ import unittest
 import yaml
 
 import support
+from deploy_support import DEPLOY, DeployChecks
 from redis_test import RedisTestCase
-
-DEPLOY = support.ROOT / "deploy"
 
 
 def comment_of(text: str) -> str:
@@ -21,7 +20,7 @@ def comment_of(text: str) -> str:
     return "\n".join(line[1:].removeprefix(" ") for line in lines[:end])
 
 
-class DeployRedisTest(RedisTestCase):
+class DeployRedisTest(RedisTestCase, DeployChecks):
 
     def settings_of(self, command: list[str], acl_path: str, acl) -> dict[str, str]:
         """The settings that a container's command gives its redis-server."""
@@ -47,14 +46,6 @@ class DeployRedisTest(RedisTestCase):
         self.await_hits(server, self.all_keys, 2)
         self.assertEqual(self.metric(server, "hps_redis_failures_total"), 0)
 
-    def check_config(self, text: str) -> None:
-        """The program itself accepts it."""
-        file = self.directory / "deployed.toml"
-        file.write_text(text)
-        done = subprocess.run([str(support.HPS), "serve", "--config", str(file), "--print-config"],
-                              capture_output=True, text=True, timeout=60, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-
     def test_the_rights_are_those_of_the_documentation(self) -> None:
         rights = (DEPLOY / "docker" / "redis.rights").read_text().strip()
         self.assertIn(rights, (support.ROOT / "docs" / "redis.md").read_text())
@@ -69,7 +60,7 @@ class DeployRedisTest(RedisTestCase):
             if volume.startswith("./"):
                 self.assertTrue((DEPLOY / "docker" / volume.split(":")[0]).exists(), volume)
         config = (DEPLOY / "docker" / "hps-redis.toml").read_text()
-        self.check_config(config)
+        self.printed_config(config)
         password = tomllib.loads(config)["l2"]["redis"]["password_file"]
         self.assertEqual(password, "/run/secrets/redis_password")
         # The files are made as the comment says.
@@ -90,8 +81,7 @@ class DeployRedisTest(RedisTestCase):
         made = {one["kind"]: one for one in yaml.safe_load_all(text)}
         pod = made["Deployment"]["spec"]["template"]["spec"]
         container = pod["containers"][0]
-        self.assertLessEqual({mount["name"] for mount in container["volumeMounts"]},
-                             {volume["name"] for volume in pod["volumes"]})
+        self.check_mounts(pod)
         labels = made["Deployment"]["spec"]["template"]["metadata"]["labels"]
         for selector in (made["Service"]["spec"]["selector"],
                          made["Deployment"]["spec"]["selector"]["matchLabels"],
@@ -105,7 +95,7 @@ class DeployRedisTest(RedisTestCase):
         # It replaces the ConfigMap of hps.yaml: what differs is level 2.
         self.assertEqual(made["ConfigMap"]["metadata"], hps["ConfigMap"]["metadata"])
         config = made["ConfigMap"]["data"]["hps.toml"]
-        self.check_config(config)
+        self.printed_config(config)
         with_redis = tomllib.loads(config)
         without = tomllib.loads(hps["ConfigMap"]["data"]["hps.toml"])
         level2 = with_redis.pop("l2")

@@ -33,6 +33,8 @@ _kafka.rd_kafka_flush.argtypes = [ctypes.c_void_p, ctypes.c_int]
 _xxhash = ctypes.CDLL("libxxhash.so.0")
 _xxhash.XXH3_64bits.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
 _xxhash.XXH3_64bits.restype = ctypes.c_uint64
+_xxhash.XXH64.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64]
+_xxhash.XXH64.restype = ctypes.c_uint64
 
 
 class RawProducer:
@@ -64,6 +66,10 @@ class RawProducer:
         for topic in self._topics.values():
             _kafka.rd_kafka_topic_destroy(topic)
         _kafka.rd_kafka_destroy(self._client)
+
+
+def partition_of(key: int, partitions: int) -> int:
+    return _xxhash.XXH64(struct.pack("<q", key), 8, 0) % partitions
 
 
 def seal(body: bytes) -> bytes:

@@ -3,6 +3,7 @@ one Redis, one Kafka broker. No reader of a node sees a row go back, however far
 """
 
 import json
+import re
 import subprocess
 import threading
 import time
@@ -10,12 +11,16 @@ import unittest
 
 import numpy as np
 
+import raw_producer
 import stream_case
 import support
 from stream_case import PARTITIONS, TABLE, TOPIC, redis_servers
 from support import HPS, MODEL, ROWS, WAIT_S, is_built_with
 
 KEYS = np.arange(0, 600, dtype=np.int64)
+OTHER = "item"
+OTHER_TOPIC = f"hps_et.{MODEL}.{OTHER}"
+GROUP = 'shared_group = "hps-shared"\n[update.kafka]\n"session.timeout.ms" = 6000'
 
 
 @unittest.skipUnless(is_built_with("REDIS"), "this build has no Redis client")
@@ -36,27 +41,36 @@ class SharedTest(stream_case.StreamTestCase):
         return self.run_hps("import", "--store", self.directory / node / "store", "--model", MODEL,
                             "--from", source, "--default", "-1", "--json", *options)
 
-    def start_redis(self, **settings) -> None:
-        self.redis = redis_servers.Servers(settings=settings)
+    def start_redis(self, count: int = 1, **settings) -> None:
+        self.redis_timeout = "2s"
+        self.redis = redis_servers.Servers(count, cluster=count > 1, settings=settings)
         self.addCleanup(self.redis.close)
 
-    def start_node(self, node: str, more: str = "", level2: str = 'kind = "redis"',
-                   ) -> support.RunningServer:
+    def start_node(self, node: str, more: str = "", partitions: int = PARTITIONS,
+                   level2: str = 'kind = "redis"') -> support.RunningServer:
         directory = self.directory / node
         if not directory.exists():
             directory.mkdir()
             done = self.import_rows(node, "--import-id", "v1", "--stream-from", "earliest")
             self.assertEqual(done.returncode, 0, done.stderr)
-        redis = f'[l2.redis]\nnodes = ["{self.redis.addresses[0]}"]\ntimeout = "2s"\n'
+        redis = (f'[l2.redis]\nnodes = {json.dumps(self.redis.addresses)}\n'
+                 f'cluster = {"true" if len(self.redis.addresses) > 1 else "false"}\n'
+                 f'timeout = "{self.redis_timeout}"\n')
         server = support.RunningServer(
             directory, level2=level2, sections=redis + self.update_section(more))
         self.addCleanup(server.kill)
         server.await_ready()
-        end = time.monotonic() + WAIT_S
-        while len(server.overview()["stream"]["partitions"]) < PARTITIONS:
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.05)
+        self.await_that(lambda: len(server.overview()["stream"]["partitions"]) >= partitions)
         return server
+
+    def await_that(self, holds, what: str = "") -> None:
+        end = time.monotonic() + WAIT_S
+        while not holds():
+            self.assertLess(time.monotonic(), end, what)
+            time.sleep(0.05)
+
+    def await_metric(self, server: support.RunningServer, name: str, value: float) -> None:
+        self.await_that(lambda: self.metric(server, name) == value, f"{name} is not {value}")
 
     def statuses(self, server: support.RunningServer, keys: np.ndarray) -> list[int]:
         body = json.dumps({
@@ -125,7 +139,7 @@ class SharedTest(stream_case.StreamTestCase):
         self.brokers.create_topic(TOPIC, PARTITIONS)
         self.start_redis(**{"maxmemory": "2mb", "maxmemory-policy": "allkeys-random"})
         fast = self.start_node("fast", level2=level2)
-        slow = self.start_node("slow", "rows_per_second_max = 1500", level2)
+        slow = self.start_node("slow", "rows_per_second_max = 1500", level2=level2)
         self.publish(KEYS, 1.0)
         self.await_all(fast)
         self.await_all(slow)
@@ -162,8 +176,7 @@ class SharedTest(stream_case.StreamTestCase):
         self.start_brokers()
         self.brokers.create_topic(TOPIC, PARTITIONS)
         self.start_redis()
-        group = 'shared_group = "hps-shared"\n[update.kafka]\n"session.timeout.ms" = 6000'
-        nodes = {name: self.start_node(name, group) for name in ("one", "two")}
+        nodes = {name: self.start_node(name, GROUP) for name in ("one", "two")}
         self.publish(KEYS, 1.0)
         for server in nodes.values():
             self.await_all(server)
@@ -178,11 +191,137 @@ class SharedTest(stream_case.StreamTestCase):
             self.await_all(nodes[stays])
             end()
             self.await_writes(nodes[stays])
-            nodes[ended] = self.start_node(ended, group)
+            nodes[ended] = self.start_node(ended, GROUP)
             self.await_all(nodes[ended])
         for server in nodes.values():
             self.await_hits(server, KEYS)
             self.assertEqual(self.wrong_rows(server), 0)
+
+    def test_a_dead_master_holds_up_no_change_of_the_others(self) -> None:
+        self.start_brokers()
+        self.brokers.create_topic(TOPIC, PARTITIONS)
+        self.start_redis(3)
+        self.redis_timeout = "500ms"
+        nodes = [self.start_node("one", GROUP), self.start_node("two", GROUP)]
+        for server in nodes:
+            self.publish(KEYS, max(self.published.values(), default=0) + 1)
+            self.await_all(server)
+            self.await_hits(server, KEYS)
+        self.await_that(lambda: sum(self.metric(server, "hps_shared_partitions")
+                                    for server in nodes) == PARTITIONS)
+        end = self.watch(*nodes)
+        self.redis.kill(1)
+        for _ in range(3):
+            self.publish(KEYS, max(self.published.values()) + 1)
+            for server in nodes:
+                self.await_all(server)
+        self.await_that(lambda: sum(self.metric(server, "hps_redis_changes_given_up_total")
+                                    for server in nodes) > 0)
+        for server in nodes:
+            self.await_metric(server, "hps_shared_lag_records", 0)
+        self.redis.start(1)
+        for server in nodes:
+            self.await_hits(server, KEYS)
+        self.publish(KEYS, max(self.published.values()) + 1)
+        for server in nodes:
+            self.await_all(server)
+        end()
+        for server in nodes:
+            self.await_hits(server, KEYS)
+            self.assertEqual(self.wrong_rows(server), 0)
+
+    def test_a_table_that_stands_still_holds_up_no_other(self) -> None:
+        self.start_brokers()
+        for topic in (TOPIC, OTHER_TOPIC):
+            self.brokers.create_topic(topic, PARTITIONS)
+        self.start_redis()
+        memory = 'memory_bytes_max = "32MiB"\n'
+        both = self.start_node("one", memory + GROUP, partitions=2 * PARTITIONS)
+        # Its stream begins with the first position that is stored.
+        self.await_metric(both, "hps_shared_partitions", 2 * PARTITIONS)
+        self.assertEqual(both.stop(), 0)
+        server = self.start_node("one", f'{memory}tables = ["{MODEL}/{TABLE}"]\n{GROUP}')
+        self.await_metric(server, "hps_shared_partitions", 2 * PARTITIONS)
+        self.publish(KEYS, 1.0)
+        self.await_all(server)
+        producer = raw_producer.RawProducer(self.brokers.bootstrap)
+        self.addCleanup(producer.close)
+        keys = np.zeros(60_000, dtype=np.int64)
+        rows = np.zeros((len(keys), support.TABLES[OTHER]), dtype=np.float32)
+        partition = raw_producer.partition_of(0, PARTITIONS)
+        for _ in range(6):
+            producer.send(OTHER_TOPIC, partition,
+                          raw_producer.message(f"{MODEL}/{OTHER}", keys, rows))
+        producer.flush()
+        self.await_metric(server, "hps_shared_left_tables", 1)
+        self.await_metric(server, "hps_shared_partitions", PARTITIONS)
+        self.await_writes(server)
+        self.assertIn("which applies none", (self.directory / "one" / "hps.log").read_text())
+        self.assertEqual(server.stop(), 0)
+        # Its own subscription goes on, and then the writing does.
+        both = self.start_node("one", memory + GROUP, partitions=2 * PARTITIONS)
+        self.await_metric(both, "hps_shared_partitions", 2 * PARTITIONS)
+        self.await_metric(both, "hps_update_lag_records", 0)
+        self.await_metric(both, "hps_shared_lag_records", 0)
+
+    def test_a_message_in_the_wrong_partition_is_set_aside(self) -> None:
+        self.start_brokers()
+        self.brokers.create_topic(TOPIC, PARTITIONS)
+        self.start_redis()
+        server = self.start_node("one", GROUP)
+        self.publish(KEYS, 1.0)
+        self.await_all(server)
+        producer = raw_producer.RawProducer(self.brokers.bootstrap)
+        self.addCleanup(producer.close)
+        right = raw_producer.partition_of(7, PARTITIONS)
+        producer.send(TOPIC, (right + 1) % PARTITIONS, raw_producer.message(
+            f"{MODEL}/{TABLE}", np.array([7]), np.full((1, stream_case.DIM), 9, np.float32)))
+        producer.flush()
+        self.await_metric(server, 'hps_update_parked_total{reason="wrong_partition"}', 1)
+        self.publish(KEYS, 2.0)
+        self.await_all(server)
+        self.await_hits(server, KEYS)
+        self.assertEqual(server.stop(), 0)
+        listed = self.run_hps("parked", "--store", self.directory / "one" / "store").stdout
+        self.assertIn("wrong_partition", listed)
+        self.assertIn(f"key 7 belongs into partition {right} of {PARTITIONS}", listed)
+
+    def test_a_server_ends_though_redis_and_the_brokers_do_not_answer(self) -> None:
+        self.start_brokers()
+        self.brokers.create_topic(TOPIC, PARTITIONS)
+        self.start_redis()
+        server = self.start_node("one", GROUP)
+        self.await_metric(server, "hps_shared_partitions", PARTITIONS)
+        self.publish(KEYS, 1.0)
+        self.await_all(server)
+        self.await_hits(server, KEYS)
+        self.redis.pause(0)
+        self.publish(KEYS, 2.0)
+        self.await_all(server)
+        self.brokers.kill(0)
+        self.assertEqual(server.stop(), 0)
+        self.assertNotIn("left behind", "\n".join(server.output))
+
+    def test_the_panels_of_the_shared_group(self) -> None:
+        self.start_brokers()
+        self.brokers.create_topic(TOPIC, PARTITIONS)
+        self.start_redis()
+        server = self.start_node("one", GROUP)
+        self.await_metric(server, "hps_shared_partitions", PARTITIONS)
+        page = server.get("/metrics")[1].decode()
+        documented = (stream_case.ROOT / "docs" / "metrics.md").read_text()
+        panels = json.loads((stream_case.ROOT / "deploy" / "grafana" / "hps.json").read_text())
+        names = re.compile(r"\bhps_(?:shared|redis)_\w+")
+        drawn = set(names.findall(json.dumps(panels)))
+        self.assertEqual(drawn, {"hps_shared_partitions", "hps_shared_lag_records",
+                                 "hps_shared_takeovers_total", "hps_shared_left_tables",
+                                 "hps_redis_changes_given_up_total"})
+        for name in drawn:
+            self.assertIn(f"\n# TYPE {name} ", page)
+            self.assertIn(f"`{name}`", documented)
+        for family in re.findall(r"^# TYPE (hps_\w+)", page, re.MULTILINE):
+            if family.startswith(("hps_shared_", "hps_redis_")):
+                self.assertIn(f"`{family}`", documented)
 
     def await_writes(self, server: support.RunningServer) -> None:
         """Until the node writes the changes of every partition: it replaces all rows that are held.

@@ -2,24 +2,31 @@
 
     DIR/manifest.json            written last: the saves that count, in their order, and for each of
                                  their files its size and CRC-32
-    DIR/<number>/TABLE.RANK      a line of JSON (the arrays: name, dtype, length), then the arrays
-    DIR/<number>/dense.pt        the dense part: torch.save of tensors, numbers and strings
+    DIR/hps-save-N/TABLE.RANK    a line of JSON (the arrays: name, dtype, length), then the arrays
+    DIR/hps-save-N/dense.pt      the dense part: torch.save of tensors, numbers and strings
 
 A full save has all rows; incremental ones follow it, with the rows that changed and the keys that
 were erased since the one before. A save writes a new folder and then replaces the manifest, so that
-the last whole checkpoint survives a save that fails. Folders that no manifest names are removed.
+the last whole checkpoint survives a save that fails. Folders hps-save-N that the manifest does not
+name are removed.
 """
 
+import contextlib
+import io
 import json
 import os
 import pathlib
+import pickle
+import re
 import shutil
 import zlib
 
 import numpy as np
 import torch
 
-_VERSION = 2
+from hps.train._together import together
+
+_VERSION = 3
 _DENSE = "dense.pt"
 _CHUNK_BYTES = 1 << 20
 _ARRAYS = {"keys": "<i8", "values": "<f4", "last_seen": "<u4", "update_counts": "<u4",
@@ -73,15 +80,27 @@ def _write_table(path, rows):
     return file.description()
 
 
-def _read_table(path):
-    content = path.read_bytes()
-    end = content.index(b"\n") + 1
-    header = json.loads(content[:end])
-    rows = {"step": header["step"]}
-    for name, dtype, length in header["arrays"]:
-        rows[name] = np.frombuffer(content, dtype, length, end)
-        end += rows[name].nbytes
-    return rows
+class _TableFile:
+    """Reads one array at a time, so that a large file need not fit into memory."""
+
+    def __init__(self, path):
+        self._path = path
+        with open(path, "rb") as file:
+            line = file.readline()
+        header = json.loads(line)
+        self.step = header["step"]
+        self._arrays = {}
+        offset = len(line)
+        for name, dtype, length in header["arrays"]:
+            self._arrays[name] = (dtype, length, offset)
+            offset += length * np.dtype(dtype).itemsize
+
+    def read(self, name):
+        dtype, length, offset = self._arrays[name]
+        return np.fromfile(self._path, dtype, length, offset=offset)
+
+    def rows(self):
+        return {"step": self.step} | {name: self.read(name) for name in _ARRAYS if name != "erased"}
 
 
 def _verify(path, expected):
@@ -126,27 +145,32 @@ def _write_manifest(directory, manifest):
     _sync_folder(directory)
 
 
-def _remove_unnamed(directory, manifest):
-    named = {str(save["number"]) for save in manifest["saves"]} if manifest else set()
+def _folder(directory, number):
+    return directory / f"hps-save-{number}"
+
+
+def _remove_unnamed(directory):
+    """Removes the folders of saves that the manifest does not name."""
+    manifest = _read_manifest(directory)
+    named = {_folder(directory, save["number"]) for save in manifest["saves"]} if manifest else ()
     for folder in directory.iterdir():
-        if folder.name.isdigit() and folder.name not in named:
+        if re.fullmatch(r"hps-save-\d+", folder.name) and folder not in named:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _together(engine, directory, work):
-    """The results of `work` on all ranks. An error of one rank is raised on all."""
-    result = error = None
+def _serialized(state):
+    """The bytes of the dense part, in memory: a disk that is full is then an OSError."""
+    content = io.BytesIO()
+    torch.save(state, content)
+    content.seek(0)
     try:
-        result = work()
-    except (OSError, ValueError) as found:
-        error = found
-    outcomes = engine.gather((result, None if error is None else str(error)))
-    failed = [f"rank {rank}: {text}" for rank, (_, text) in enumerate(outcomes) if text is not None]
-    if not failed:
-        return [outcome for outcome, _ in outcomes]
-    text = (f"the checkpoint in {directory} was not written ({'; '.join(failed)}); the one before "
-            "it, if there is one, is whole")
-    raise OSError(getattr(error, "errno", None), text) from error
+        torch.load(content, weights_only=True)
+    except pickle.UnpicklingError as error:
+        found = re.search(r"GLOBAL (\S+)", str(error))
+        raise ValueError("state has a " + (found[1] if found else "value") + ", which "
+                         "torch.load(weights_only=True) does not read; it reads tensors, numbers, "
+                         "strings, and dicts and lists of them") from error
+    return content.getbuffer()
 
 
 def save(engine, tables, directory, incremental, state):
@@ -155,17 +179,20 @@ def save(engine, tables, directory, incremental, state):
     number = last["saves"][-1]["number"] + 1 if last else 1
     place = (str(directory.resolve()), number - 1)
     incremental = all(engine.gather(incremental and engine.saved == place and last is not None))
-    folder = directory / str(number)
+    folder = _folder(directory, number)
     if not incremental:
         engine.saved = None
         for shard in engine.shards.values():
             shard.acknowledge_delta(True, (0, 0))
     marks = {}
+    dense = None
 
     def prepare():
+        nonlocal dense
         if engine.rank == 0:
+            dense = None if state is None else _serialized(state)
             directory.mkdir(parents=True, exist_ok=True)
-            _remove_unnamed(directory, last)
+            _remove_unnamed(directory)
             folder.mkdir()
 
     def write():
@@ -174,9 +201,9 @@ def save(engine, tables, directory, incremental, state):
             rows, marks[table.name] = _owned_delta(engine, table)
             name = f"{table.name}.{engine.rank}"
             files[name] = _write_table(folder / name, rows)
-        if state is not None and engine.rank == 0:
+        if dense is not None:
             with _CheckedFile(folder / _DENSE) as file:
-                torch.save(state, file)
+                file.write(dense)
             files[_DENSE] = file.description()
         return files
 
@@ -190,15 +217,18 @@ def save(engine, tables, directory, incremental, state):
                         "tables": {table.name: _describe(table) for table in tables.values()},
                         "saves": [*earlier, found]}
             _write_manifest(directory, manifest)
-            _remove_unnamed(directory, manifest)
+            _remove_unnamed(directory)
 
+    message = (f"the checkpoint in {directory} was not written",
+               "; the one before it, if there is one, is whole")
     try:
-        _together(engine, directory, prepare)
-        parts = _together(engine, directory, write)
-        _together(engine, directory, finish)
-    except OSError:
+        together(engine, prepare, *message)
+        parts = together(engine, write, *message)
+        together(engine, finish, *message)
+    except (OSError, RuntimeError):
         if engine.rank == 0:
-            shutil.rmtree(folder, ignore_errors=True)  # its room is needed
+            with contextlib.suppress(OSError):
+                _remove_unnamed(directory)  # the room is needed
         raise
     for name, mark in marks.items():
         engine.shards[name].acknowledge_delta(True, mark)
@@ -243,29 +273,35 @@ def load(engine, tables, directory):
             raise ValueError(f"checkpoint: table {table.name!r} has rows already")
     for found in manifest["saves"]:
         for name, expected in found["files"].items():
-            _verify(directory / str(found["number"]) / name, expected)
+            _verify(_folder(directory, found["number"]) / name, expected)
+    state = _newest_state(directory, manifest["saves"])
     for plan in manifest["plans"]:
         engine.follow_plan(plan)
     for found in manifest["saves"]:
-        folder = directory / str(found["number"])
+        folder = _folder(directory, found["number"])
         is_last = found is manifest["saves"][-1]
         for table in tables.values():
             _load_table(engine, table, is_last,
                         [folder / f"{table.name}.{rank}" for rank in range(found["ranks"])])
-    newest = manifest["saves"][-1]
-    if _DENSE not in newest["files"]:
-        return None
-    return torch.load(directory / str(newest["number"]) / _DENSE, weights_only=True)
+    return state
+
+
+def _newest_state(directory, saves):
+    for found in reversed(saves):
+        if _DENSE in found["files"]:
+            return torch.load(_folder(directory, found["number"]) / _DENSE, weights_only=True)
+    return None
 
 
 def _load_table(engine, table, is_last, paths):
     """One save of a table. A row may have moved to another rank, which saves it then: what was
     erased goes first."""
     shard = engine.shards[table.name]
-    parts = [_read_table(path) for path in paths]
-    for rows in parts:
-        shard.erase_rows(rows["erased"])
-    for rows in parts:
+    files = [_TableFile(path) for path in paths]
+    for file in files:
+        shard.erase_rows(file.read("erased"))
+    for file in files:
+        rows = file.rows()
         if not is_last:  # the last list of keys that wait for admission counts
             rows["pending_keys"] = rows["pending_keys"][:0]
             rows["pending_counts"] = rows["pending_counts"][:0]

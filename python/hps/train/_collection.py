@@ -120,7 +120,8 @@ class EmbeddingCollection(torch.nn.Module):
 
     def save(self, directory, state=None, incremental=False):
         """Writes a checkpoint, rows with their optimizer's state. It replaces an earlier one in
-        `directory` when it is complete. All ranks must call it; an OSError is raised on all.
+        `directory` when it is complete. All ranks must call it; what fails on one is raised on all:
+        OSError of a file, else RuntimeError.
 
         state        the dense part, e.g. {"network": network.state_dict()}: whatever
                      torch.load(weights_only=True) reads; rank 0's is kept
@@ -131,5 +132,6 @@ class EmbeddingCollection(torch.nn.Module):
 
     def load(self, directory):
         """Reads a checkpoint that any number of ranks wrote, into tables without rows, and returns
-        its dense part, or None. A damaged file is a ValueError, and nothing has changed."""
+        the newest dense part that was saved with it, or None. A damaged file is a ValueError, and
+        nothing has changed."""
         return _checkpoint.load(self._engine, self.tables, directory)

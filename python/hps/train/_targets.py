@@ -83,11 +83,28 @@ class ServerTarget:
                   for name, datatype, array in tensors]
         head = json.dumps({"inputs": inputs, "parameters": parameters}).encode()
         body = head + b"".join(np.ascontiguousarray(array).tobytes() for _, _, array in tensors)
-        self._connection.request(
-            "POST", f"{self._path}/{table}/rows", body,
-            {"Inference-Header-Content-Length": str(len(head)), **self._headers})
-        response = self._connection.getresponse()
-        answer = response.read()
-        if response.status != 200:
-            raise RuntimeError(f"change of table {table!r}: HTTP {response.status}: "
+        head_size = {"Inference-Header-Content-Length": str(len(head))}
+        status, answer = self._answer(f"{self._path}/{table}/rows", body, head_size | self._headers)
+        if status != 200:
+            raise RuntimeError(f"change of table {table!r}: HTTP {status}: "
                                f"{answer.decode(errors='replace')}")
+
+    def _answer(self, path, body, headers):
+        """(status, body). A connection that the server has closed since its last use is made anew:
+        a change that came twice leaves the same rows."""
+        was_used = self._connection.sock is not None
+        try:
+            return self._answer_once(path, body, headers)
+        except ConnectionError:
+            if not was_used:
+                raise
+        return self._answer_once(path, body, headers)
+
+    def _answer_once(self, path, body, headers):
+        try:
+            self._connection.request("POST", path, body, headers)
+            response = self._connection.getresponse()
+            return response.status, response.read()
+        except BaseException:
+            self._connection.close()  # or its next request fails, because this one has no answer
+            raise

@@ -57,6 +57,9 @@ class WatchedModels final : public ModelManager {
       const std::string& model) const override {
     return models_.ImportedNetwork(model);
   }
+  uint64_t prediction_row_bytes_max(int device) const override {
+    return models_.prediction_row_bytes_max(device);
+  }
   std::vector<int> devices() const override {
     return pretended_devices.empty() ? models_.devices() : pretended_devices;
   }

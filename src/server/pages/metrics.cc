@@ -186,6 +186,9 @@ void AddRedis(const RemoteLevelStatistics& redis, MetricList& list) {
       .Add(redis.try_again, {{"kind", "try_again"}});
   list.Counter("hps_redis_slot_maps_total", "How often the cluster was asked who has which slots.")
       .Add(redis.slot_maps_learnt);
+  list.Counter("hps_redis_changes_given_up_total",
+               "Changes of shared tables that went on without a server that did not take them.")
+      .Add(redis.changes_given_up);
 }
 
 struct LevelFigure {

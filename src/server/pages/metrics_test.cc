@@ -131,12 +131,14 @@ TEST(MetricsTest, TheServersOfRedis) {
   redis.failures = 9;  // two of a server that is gone
   redis.failures_by_code[static_cast<size_t>(absl::StatusCode::kPermissionDenied)] = 9;
   redis.moved = 5;
+  redis.changes_given_up = 6;
   const std::string text = MetricsText(snapshot);
   const auto samples = Samples(text);
   EXPECT_EQ(samples.at(R"(hps_breaker_state{node="a:1"})"), 0);
   EXPECT_EQ(samples.at(R"(hps_breaker_state{node="b:2"})"), 1);
   EXPECT_EQ(samples.at(R"(hps_redis_failures_total{node="b:2"})"), 4);
   EXPECT_EQ(samples.at(R"(hps_redis_redirects_total{kind="moved"})"), 5);
+  EXPECT_EQ(samples.at("hps_redis_changes_given_up_total"), 6);
   EXPECT_EQ(samples.at(R"(hps_tier_errors_total{tier="l2",code="PERMISSION_DENIED"})"), 9);
   EXPECT_EQ(samples.at(R"(hps_tier_up{tier="l2"})"), 0);
   // What Redis holds is not known.

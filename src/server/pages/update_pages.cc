@@ -65,8 +65,40 @@ void AddStreamMetrics(const StreamStatistics& stream, MetricList& list) {
       .Add(stream.recovery_unverified);
 }
 
+void AddSharedMetrics(const SharedGroupStatistics& shared, MetricList& list) {
+  MetricFamilyBuilder owned =
+      list.Gauge("hps_shared_partitions",
+                 "Partitions of a topic whose changes this node writes into the shared level 2.");
+  MetricFamilyBuilder lag = list.Gauge(
+      "hps_shared_lag_records",
+      "Records of an owned partition that level 3 of this node has and the shared level 2 lacks.");
+  std::map<std::string, uint64_t> counts;
+  for (const SharedPartitionStatistics& partition : shared.partitions) {
+    ++counts[TopicOf(partition.table)];
+    lag.Add(partition.lag_records, {{"topic", TopicOf(partition.table)},
+                                    {"partition", std::to_string(partition.partition)}});
+  }
+  for (const auto& [topic, count] : counts) owned.Add(count, {{"topic", topic}});
+  list.Counter("hps_shared_takeovers_total", "Partitions that this node has become the owner of.")
+      .Add(shared.takeovers);
+  list.Gauge("hps_shared_left_tables",
+             "Tables that this node leaves to others, because its level 3 does not go on.")
+      .Add(uint64_t{shared.left_tables.size()});
+}
+
 Json HistogramJson(const FreshnessHistogram& histogram) {
   return {{"sum_seconds", histogram.seconds_sum}, {"counts", histogram.counts}};
+}
+
+Json SharedJson(const SharedGroupStatistics& shared) {
+  if (!shared.enabled) return nullptr;
+  uint64_t lag_records = 0;
+  for (const SharedPartitionStatistics& partition : shared.partitions)
+    lag_records += partition.lag_records;
+  return {{"partitions", shared.partitions.size()},
+          {"lag_records", lag_records},
+          {"takeovers", shared.takeovers},
+          {"left_tables", shared.left_tables}};
 }
 
 }  // namespace
@@ -87,6 +119,7 @@ void AddUpdateMetrics(const Snapshot& snapshot, MetricList& list) {
   for (const auto& [level, histogram] : FreshnessByLevel(updates))
     freshness.Add(*histogram, {{"level", level}});
   AddStreamMetrics(updates.stream, list);
+  if (updates.shared.enabled) AddSharedMetrics(updates.shared, list);
 }
 
 Json UpdatesJson(const Snapshot& snapshot) {
@@ -115,6 +148,7 @@ Json StreamJson(const Snapshot& snapshot) {
                {"missing_topics", stream.missing_topics},
                {"stale_tables", stream.stale_tables},
                {"paused", Json::object()},
+               {"shared", SharedJson(snapshot.store.updates.shared)},
                {"freshness_bucket_seconds", Json::array()},
                {"freshness", Json::object()}};
   for (const auto& [reason, count] : stream.parked) json["parked"][reason] = count;

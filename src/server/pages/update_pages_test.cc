@@ -48,6 +48,32 @@ TEST(UpdatePagesTest, TheMetricsSayHowFarTheStreamIs) {
   }
 }
 
+TEST(UpdatePagesTest, TheSharedGroup) {
+  Snapshot snapshot = WithStream();
+  MetricList without;
+  AddUpdateMetrics(snapshot, without);
+  EXPECT_THAT(without.Text(), Not(HasSubstr("hps_shared_")));
+  EXPECT_TRUE(StreamJson(snapshot)["shared"].is_null());
+  SharedGroupStatistics& shared = snapshot.store.updates.shared;
+  shared.enabled = true;
+  shared.partitions = {{.table = "m/t", .partition = 0, .lag_records = 3},
+                       {.table = "m/t", .partition = 2, .lag_records = 4}};
+  shared.takeovers = 5;
+  shared.left_tables = {"m/u"};
+  MetricList list;
+  AddUpdateMetrics(snapshot, list);
+  const std::string text = list.Text();
+  for (const char* line : {"hps_shared_partitions{topic=\"hps_et.m.t\"} 2",
+                           "hps_shared_lag_records{topic=\"hps_et.m.t\",partition=\"2\"} 4",
+                           "hps_shared_takeovers_total 5", "hps_shared_left_tables 1"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  const nlohmann::ordered_json json = StreamJson(snapshot)["shared"];
+  EXPECT_EQ(json["partitions"], 2);
+  EXPECT_EQ(json["lag_records"], 7);
+  EXPECT_EQ(json["left_tables"][0], "m/u");
+}
+
 TEST(UpdatePagesTest, WithoutAStreamThereAreChangesOnly) {
   Snapshot snapshot;
   MetricList list;

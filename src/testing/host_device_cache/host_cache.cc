@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/byte_budget.h"
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "base/macros.h"
@@ -16,7 +17,6 @@
 #include "hps/table_spec.h"
 #include "testing/host_device_cache/host_cache_table.h"
 #include "testing/host_device_cache/host_call.h"
-#include "tier/byte_budget.h"
 
 namespace hps {
 namespace {

@@ -13,10 +13,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/byte_budget.h"
 #include "base/mutex.h"
 #include "testing/host_device_cache/slab_table.h"
 #include "tier/admission.h"
-#include "tier/byte_budget.h"
 #include "tier/device_cache.h"
 
 namespace hps {

@@ -97,6 +97,19 @@ absl::StatusOr<std::vector<UpdateRecord>> KafkaGroup::Poll(size_t records_max, D
   return records;
 }
 
+std::vector<std::pair<std::string, uint32_t>> KafkaGroup::Owned() {
+  std::vector<std::pair<std::string, uint32_t>> owned;
+  rd_kafka_topic_partition_list_t* found = nullptr;
+  if (rd_kafka_assignment(client_->handle(), &found) != RD_KAFKA_RESP_ERR_NO_ERROR) return owned;
+  const KafkaPartitionList list(found);
+  for (const rd_kafka_topic_partition_t& partition : PartitionsOf(list)) {
+    if (const std::optional<std::string> table = TableOfTopic(partition.topic))
+      owned.emplace_back(*table, static_cast<uint32_t>(partition.partition));
+  }
+  std::ranges::sort(owned);
+  return owned;
+}
+
 void KafkaGroup::Commit(const std::string& table, std::span<const StreamPosition> positions) {
   const KafkaPartitionList list = NewKafkaPartitionList(positions.size());
   const std::string topic = UpdateTopic(table);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "update/kafka/kafka_client.h"
@@ -20,6 +21,7 @@ class KafkaGroup final : public SharedGroup {
   ~KafkaGroup() override;
 
   absl::StatusOr<std::vector<UpdateRecord>> Poll(size_t records_max, Deadline deadline) override;
+  std::vector<std::pair<std::string, uint32_t>> Owned() override;
   void Commit(const std::string& table, std::span<const StreamPosition> positions) override;
 
  private:

@@ -71,6 +71,13 @@ TEST_F(KafkaGroupTest, EachPartitionHasOneOwner) {
     }
   }
   for (const auto& [partition, offset] : of_first) EXPECT_FALSE(of_second.contains(partition));
+  auto owned = first->Owned();
+  for (const auto& [table, partition] : owned) {
+    EXPECT_EQ(table, table_);
+    EXPECT_TRUE(of_first.contains(partition));
+  }
+  for (const auto& place : second->Owned()) owned.push_back(place);
+  EXPECT_EQ(owned.size(), kPartitions);
 }
 
 TEST_F(KafkaGroupTest, ANewOwnerRepeatsFromTheCommittedOffset) {

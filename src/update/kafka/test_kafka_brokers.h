@@ -49,6 +49,9 @@ class TestKafkaBrokers {
 
  private:
   void Command(const char* command, size_t broker);
+  void MakeAdmin();
+  template <typename Send>
+  rd_kafka_event_t* Ask(rd_kafka_admin_op_t operation, const Send& send);
   void Create(rd_kafka_NewTopic_t* made);
   std::string ReadLine();
   void WaitForPartitions(const std::string& topic, uint32_t partition_count);

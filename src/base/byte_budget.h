@@ -1,4 +1,5 @@
-// The byte budget of one device cache, shared by its tables.
+// A number of bytes that several share: of one device cache its tables, of one device the rows of
+// predictions.
 //
 // Thread-safe.
 #pragma once
@@ -41,23 +42,23 @@ class ByteBudget {
     uint64_t bytes_ = 0;
   };
 
-  // `cache` names the cache in errors: "gpu cache".
-  ByteBudget(std::string cache, uint64_t bytes_max)
-      : cache_(std::move(cache)), bytes_max_(bytes_max) {}
+  // `name` is what errors begin with: "gpu cache".
+  ByteBudget(std::string name, uint64_t bytes_max)
+      : name_(std::move(name)), bytes_max_(bytes_max) {}
   // REQUIRES: nothing is lent.
   ~ByteBudget() {
     MutexLock lock(mutex_);
-    HPS_CHECK(bytes_lent_ == 0);  // a table outlives its cache
+    HPS_CHECK(bytes_lent_ == 0);  // as a table that outlives its cache
   }
   ByteBudget(const ByteBudget&) = delete;
   ByteBudget& operator=(const ByteBudget&) = delete;
 
-  // Lends `bytes` to a table. Errors: RESOURCE_EXHAUSTED (says how many are left); nothing is lent
+  // Lends `bytes`. Errors: RESOURCE_EXHAUSTED (says how many are left); nothing is lent
   // then.
   absl::StatusOr<Lease> Lend(uint64_t bytes) {
     MutexLock lock(mutex_);
     if (bytes > bytes_max_ - bytes_lent_) {
-      return absl::ResourceExhaustedError(absl::StrCat(cache_, ": no room for a table of ", bytes,
+      return absl::ResourceExhaustedError(absl::StrCat(name_, ": no room for ", bytes,
                                                        " bytes: ", bytes_max_ - bytes_lent_, " of ",
                                                        bytes_max_, " bytes are left"));
     }
@@ -77,7 +78,7 @@ class ByteBudget {
     bytes_max_ -= bytes;
   }
 
-  const std::string cache_;
+  const std::string name_;
   Mutex mutex_;
   uint64_t bytes_max_ HPS_GUARDED_BY(mutex_);  // without leaked bytes
   uint64_t bytes_lent_ HPS_GUARDED_BY(mutex_) = 0;

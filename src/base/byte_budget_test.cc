@@ -1,4 +1,4 @@
-#include "tier/byte_budget.h"
+#include "base/byte_budget.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,0 +1,28 @@
+"""What the tests of deploy/ share."""
+
+import subprocess
+import unittest
+
+import support
+
+DEPLOY = support.ROOT / "deploy"
+
+
+class DeployChecks(unittest.TestCase):
+    """Beside a ServerTestCase."""
+
+    def printed_config(self, text: str) -> str:
+        """The settings that the program itself reads from a configuration, which it accepts."""
+        file = self.directory / "deployed.toml"
+        file.write_text(text)
+        done = subprocess.run([str(support.HPS), "serve", "--config", str(file), "--print-config"],
+                              capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def check_mounts(self, pod: dict, claims: tuple[str, ...] = ()) -> None:
+        """The containers of a pod mount nothing but its volumes and these claims."""
+        volumes = {volume["name"] for volume in pod["volumes"]} | set(claims)
+        for container in pod["containers"] + pod.get("initContainers", []):
+            mounts = {mount["name"] for mount in container["volumeMounts"]}
+            self.assertLessEqual(mounts, volumes)
