@@ -6,8 +6,8 @@
 Starts one Redis server and a cluster of three masters on free ports of this machine
 (`tools/bootstrap.sh redis`), runs the scenario, which writes DIR/redis.json, and stops the servers.
 The scenario takes the servers from the environment variables HPS_BENCH_REDIS and
-HPS_BENCH_REDIS_CLUSTER; with other servers, which must be empty, run it by hand. Exit status: 0
-when it ran.
+HPS_BENCH_REDIS_CLUSTER; with other servers, which must be empty, run it by hand. With
+HPS_BENCH_REDIS_END=1 it ends a server of the cluster at last. Exit status: 0 when it ran.
 """
 
 import argparse
@@ -32,7 +32,8 @@ def main() -> int:
         command = [options.hps.resolve(), "bench", "redis", "--out", options.out / "redis.json"]
         command += ["--quick"] if options.quick else []
         environment = os.environ | {"HPS_BENCH_REDIS": ",".join(alone.addresses),
-                                    "HPS_BENCH_REDIS_CLUSTER": ",".join(cluster.addresses)}
+                                    "HPS_BENCH_REDIS_CLUSTER": ",".join(cluster.addresses),
+                                    "HPS_BENCH_REDIS_END": "1"}
         return subprocess.run(command, env=environment, check=False).returncode
 
 

@@ -37,6 +37,7 @@ ALLOWED = {
     ("throw", "src/import/parallel_test.cc"): "what a failed allocation does",
     ("throw", "src/l2_memory/memory_table_test.cc"): "operator new reports by std::bad_alloc",
     ("throw", "src/query/l2_failure_test.cc"): "what a failed allocation does",
+    ("throw", "src/query/l2_tables_test.cc"): "what a failed allocation does",
     ("throw", "tests/query/cache_lookup_test.cc"): "what a failed allocation does",
     ("throw", "src/testing/memory/replaced_new.h"): "operator new reports by std::bad_alloc",
     ("throw", "src/testing/memory/failing_new.h"): "operator new reports by std::bad_alloc",

@@ -80,6 +80,12 @@ absl::StatusOr<PlainRedis::Reply> PlainRedis::Ask(size_t node,
   return ReadReply(node);
 }
 
+// Its connection ends without a reply.
+void PlainRedis::EndFirstServer() {
+  const std::array<std::string, 2> command = {"SHUTDOWN", "NOSAVE"};
+  Ask(0, command).IgnoreError();
+}
+
 absl::Status PlainRedis::LearnSlots() {
   const std::array<std::string, 2> command = {"CLUSTER", "SLOTS"};
   HPS_ASSIGN_OR_RETURN(const Reply reply, Ask(0, command));

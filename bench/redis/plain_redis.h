@@ -42,6 +42,9 @@ class PlainRedis {
   absl::StatusOr<uint64_t> KeyCount();
   absl::StatusOr<uint64_t> UsedBytes();
 
+  // Ends the first server at once, without a snapshot. Nothing but the destructor may follow.
+  void EndFirstServer();
+
  private:
   using Context = std::unique_ptr<redisContext, void (*)(redisContext*)>;
   using Reply = std::unique_ptr<redisReply, void (*)(void*)>;

@@ -1,6 +1,8 @@
 // `hps bench redis`: level 2 on Redis beside hiredis' own client on the same servers: a pipeline of
 // plain GETs (the bound), one MGET per batch, a pipeline of plain SETs; and the memory per row.
-// Then level 2 in memory in front of Redis, beside level 2 on Redis alone (the bound).
+// Then level 2 in memory in front of Redis, beside level 2 on Redis alone (the bound). Last, a
+// cluster of which one server has ended, beside the same batches without that server's keys (the
+// bound).
 //
 // Figure and bound alternate, so that what else the machine does meets both.
 #include <algorithm>
@@ -8,6 +10,8 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <tuple>
+#include <unordered_set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,12 +32,15 @@ namespace {
 
 constexpr char kStandaloneVariable[] = "HPS_BENCH_REDIS";
 constexpr char kClusterVariable[] = "HPS_BENCH_REDIS_CLUSTER";
+// Not empty: the scenario may end a server of the cluster.
+constexpr char kEndVariable[] = "HPS_BENCH_REDIS_END";
 constexpr size_t kInsertBatch = 4096;
 constexpr uint64_t kTable = 1;
 // Of the comparison with a part in memory: the skew of the keys, and the share of the rows that
 // memory has room for.
 constexpr double kAlpha = 1.2;
 constexpr size_t kNearDivisor = 10;
+constexpr size_t kFillRounds = 8;  // for each round that is measured
 
 struct Sizes {
   size_t rows = 0;
@@ -69,6 +76,11 @@ class World {
   HostRows Out(size_t count);
   // Errors: DATA_LOSS (a row did not come, or is wrong).
   absl::Status Fetch(std::span<const Key> keys, const HostRows& out);
+  // The number of rows that came, of servers that may be down, or of memory alone.
+  absl::StatusOr<size_t> FetchSome(std::span<const Key> keys, bool near_only = false);
+  // Of the last fetch.
+  bool IsHit(size_t position) const { return outcomes_[position] == FetchOutcome::kHit; }
+  const std::vector<Key>& keys() const { return keys_; }
   absl::Status CheckRows(std::span<const Key> keys, const HostRows& rows) const;
 
  private:
@@ -177,6 +189,18 @@ absl::Status World::Fetch(std::span<const Key> keys, const HostRows& out) {
   if (counts.hits == keys.size()) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("bench redis: ", keys.size() - counts.hits, " of ",
                                           keys.size(), " rows did not come"));
+}
+
+absl::StatusOr<size_t> World::FetchSome(std::span<const Key> keys, bool near_only) {
+  outcomes_.resize(std::max(outcomes_.size(), keys.size()));
+  const HostRows out = Out(keys.size());
+  HPS_ASSIGN_OR_RETURN(const FetchCounts counts,
+                       table_->Fetch({.keys = keys,
+                                      .rows = out,
+                                      .outcomes = std::span(outcomes_).first(keys.size()),
+                                      .near_only = near_only},
+                                     kNoDeadline));
+  return counts.hits;
 }
 
 absl::Status World::CheckRows(std::span<const Key> keys, const HostRows& rows) const {
@@ -325,17 +349,29 @@ absl::StatusOr<double> TimeBatches(World& world, const std::vector<std::vector<K
   return static_cast<double>(count) / seconds;
 }
 
-// Memory in front of Redis beside Redis alone. The first round fills the memory.
+// Asks for skewed keys until the rows that memory has are those that are asked for most: rarer ones
+// come up once in a million keys.
+absl::Status FillMemory(World& layered) {
+  RandomStream random(20261126);
+  for (size_t round = 0; round < kFillRounds * layered.sizes().rounds; ++round) {
+    const auto batches =
+        SkewedBatches(layered.sizes(), layered.sizes().keys_per_round / 8, false, random);
+    HPS_RETURN_IF_ERROR(TimeBatches(layered, batches, nullptr).status());
+  }
+  return absl::OkStatus();
+}
+
+// Memory in front of Redis beside Redis alone.
 absl::Status MeasureLayered(World& layered, World& alone, size_t batch, bool unique,
                             std::vector<Result>& results) {
   RandomStream random(20261125);
-  std::vector<double> ours, redis, call_us;
-  for (size_t round = 0; round <= alone.sizes().rounds; ++round) {
+  std::vector<double> ours, redis, call_us, shares;
+  for (size_t round = 0; round < alone.sizes().rounds; ++round) {
     const auto batches = SkewedBatches(alone.sizes(), batch, unique, random);
-    HPS_ASSIGN_OR_RETURN(const double of_both,
-                         TimeBatches(layered, batches, round == 0 ? nullptr : &call_us));
+    HPS_ASSIGN_OR_RETURN(const double of_both, TimeBatches(layered, batches, &call_us));
     HPS_ASSIGN_OR_RETURN(const double of_redis, TimeBatches(alone, batches, nullptr));
-    if (round == 0) continue;
+    HPS_ASSIGN_OR_RETURN(const size_t near, layered.FetchSome(batches.back(), /*near_only=*/true));
+    shares.push_back(static_cast<double>(near) / static_cast<double>(batches.back().size()));
     ours.push_back(of_both);
     redis.push_back(of_redis);
   }
@@ -347,7 +383,80 @@ absl::Status MeasureLayered(World& layered, World& alone, size_t batch, bool uni
   result.p50 = Quantile(call_us, 0.5);
   result.p99 = Quantile(call_us, 0.99);
   result.runs = alone.sizes().rounds;
+  result.measured = {{"share that memory has", Median(shares)}};
   results.push_back(std::move(result));
+  return absl::OkStatus();
+}
+
+// The keys whose server has ended. After it, that server's circuit breaker is open.
+absl::StatusOr<std::unordered_set<Key>> LostKeys(World& world) {
+  std::unordered_set<Key> lost;
+  for (size_t begin = 0; begin < world.keys().size(); begin += kInsertBatch) {
+    const auto keys =
+        std::span(world.keys()).subspan(begin, std::min(kInsertBatch, world.keys().size() - begin));
+    HPS_RETURN_IF_ERROR(world.FetchSome(keys).status());
+    for (size_t i = 0; i < keys.size(); ++i)
+      if (!world.IsHit(i)) lost.insert(keys[i]);
+  }
+  return lost;
+}
+
+// `whole` is asked for all keys, `spared` for those only that have a server. They take turns, so
+// that what else the machine does meets both.
+absl::StatusOr<Result> MeasureDeadServer(World& whole, World& spared,
+                                         const std::unordered_set<Key>& lost, size_t batch) {
+  const size_t calls = whole.sizes().rounds * 200;
+  std::vector<double> whole_us, spared_us;
+  for (size_t call = 0; call < calls; ++call) {
+    const std::vector<Key> keys = whole.RandomKeys(batch);
+    std::vector<Key> kept;
+    for (const Key key : keys)
+      if (!lost.contains(key)) kept.push_back(key);
+    for (const auto& [world, asked, times] :
+         {std::tuple(&whole, std::span<const Key>(keys), &whole_us),
+          std::tuple(&spared, std::span<const Key>(kept), &spared_us)}) {
+      const Stopwatch watch;
+      HPS_ASSIGN_OR_RETURN(const size_t hits, world->FetchSome(asked));
+      times->push_back(watch.us());
+      if (hits != kept.size()) {
+        return absl::DataLossError(
+            absl::StrCat("bench redis: ", hits, " rows came, ", kept.size(), " have a server"));
+      }
+    }
+  }
+  Result result = MakeResult("fetch_dead_server_p99", "us", Quantile(whole_us, 0.99),
+                             Quantile(spared_us, 0.99));
+  result.params = ParamsOf(whole);
+  result.params["batch"] = absl::StrCat(batch);
+  result.target = "<= 1.2";
+  result.p50 = Quantile(whole_us, 0.5);
+  result.p99 = Quantile(whole_us, 0.99);
+  result.runs = calls;
+  return result;
+}
+
+absl::Status MeasureDeadServers(const std::vector<std::string>& nodes, const Options& options,
+                                std::vector<Result>& results) {
+  const char* const may_end = std::getenv(kEndVariable);
+  if (may_end == nullptr || *may_end == '\0') {
+    results.push_back(SkippedResult("fetch_dead_server_p99", "us",
+                                    absl::StrCat(kEndVariable,
+                                                 " is not set: it allows to end a "
+                                                 "server, as tools/bench_redis.py "
+                                                 "does")));
+    return absl::OkStatus();
+  }
+  constexpr uint32_t kDim = 32;
+  HPS_ASSIGN_OR_RETURN(const auto whole, World::Create(nodes, true, kDim, SizesFor(options)));
+  HPS_ASSIGN_OR_RETURN(const auto spared, World::Create(nodes, true, kDim, SizesFor(options)));
+  HPS_RETURN_IF_ERROR(whole->InsertAll());
+  HPS_RETURN_IF_ERROR(spared->InsertAll());
+  whole->plain().EndFirstServer();
+  HPS_ASSIGN_OR_RETURN(const std::unordered_set<Key> lost, LostKeys(*whole));
+  for (const size_t batch : {128, 1024, 16'384}) {
+    HPS_ASSIGN_OR_RETURN(Result result, MeasureDeadServer(*whole, *spared, lost, batch));
+    results.push_back(std::move(result));
+  }
   return absl::OkStatus();
 }
 
@@ -374,13 +483,14 @@ absl::Status MeasureServers(const char* variable, bool cluster, const Options& o
                          World::Create(nodes, cluster, dim, SizesFor(options), /*layered=*/true));
     HPS_RETURN_IF_ERROR(world->InsertAll());
     HPS_RETURN_IF_ERROR(layered->InsertAll());
+    HPS_RETURN_IF_ERROR(FillMemory(*layered));
     for (const size_t batch : {1024, 16'384}) {
       for (const bool unique : {false, true})
         HPS_RETURN_IF_ERROR(MeasureLayered(*layered, *world, batch, unique, results));
     }
     HPS_RETURN_IF_ERROR(world->plain().RemoveAll());
   }
-  return absl::OkStatus();
+  return cluster ? MeasureDeadServers(nodes, options, results) : absl::OkStatus();
 }
 
 }  // namespace

@@ -12,72 +12,86 @@ LayeredTable::LayeredTable(std::unique_ptr<LossyTable> near, std::unique_ptr<Los
                            size_t row_bytes)
     : near_(std::move(near)), far_(std::move(far)), row_bytes_(row_bytes) {}
 
-class LayeredTable::MissesLease {
- public:
-  MissesLease() {
-    if (free().empty()) free().push_back(std::make_unique<Misses>());
-    misses_ = std::move(free().back());
-    free().pop_back();
-  }
-  ~MissesLease() { free().push_back(std::move(misses_)); }
-  MissesLease(const MissesLease&) = delete;
-  MissesLease& operator=(const MissesLease&) = delete;
-
-  Misses& operator*() const { return *misses_; }
-
- private:
-  static std::vector<std::unique_ptr<Misses>>& free() {
-    thread_local std::vector<std::unique_ptr<Misses>> free;
-    return free;
-  }
-
-  std::unique_ptr<Misses> misses_;
-};
-
 absl::StatusOr<FetchCounts> LayeredTable::Fetch(const FetchBatch& batch, Deadline deadline) {
-  const uint64_t raised = raises_ended_.load(std::memory_order_seq_cst);
-  HPS_ASSIGN_OR_RETURN(FetchCounts counts, near_->Fetch(batch, deadline));
-  if (batch.near_only || counts.misses == 0) return counts;
-  const MissesLease lease;
-  Misses& misses = *lease;
-  List(batch, misses);
-  HPS_RETURN_IF_ERROR(far_->Fetch(BatchOf(misses), deadline).status());
-  if (raises_begun_.load(std::memory_order_seq_cst) != raised)
-    HPS_RETURN_IF_ERROR(AskNearAgain(misses));
-  Answer(misses, batch, counts);
-  if (batch.epoch.has_value()) CopyIntoNear(misses, *batch.epoch);
-  return counts;
+  LayeredFetch fetch(*this, batch);
+  if (fetch.AskNear(deadline)) fetch.TakeFar(far_->Fetch(fetch.far_batch(), deadline));
+  return fetch.counts();
 }
 
-void LayeredTable::List(const FetchBatch& batch, Misses& misses) const {
+LayeredFetch::LayeredFetch(LayeredTable& table, const FetchBatch& batch)
+    : table_(table), batch_(batch) {}
+
+LayeredFetch::~LayeredFetch() {
+  if (misses_ != nullptr) FreeMisses().push_back(std::move(misses_));
+}
+
+std::vector<std::unique_ptr<LayeredFetch::Misses>>& LayeredFetch::FreeMisses() {
+  thread_local std::vector<std::unique_ptr<Misses>> free;
+  return free;
+}
+
+bool LayeredFetch::AskNear(Deadline deadline) {
+  raised_ = table_.raises_ended_.load(std::memory_order_seq_cst);
+  counts_ = table_.near_->Fetch(batch_, deadline);
+  if (!counts_.ok() || batch_.near_only || counts_->misses == 0) return false;
+  ListMisses();
+  return true;
+}
+
+// A key that came twice would also count twice for its admission to the near part.
+void LayeredFetch::ListMisses() {
+  std::vector<std::unique_ptr<Misses>>& free = FreeMisses();
+  if (free.empty()) free.push_back(std::make_unique<Misses>());
+  misses_ = std::move(free.back());
+  free.pop_back();
+  Misses& misses = *misses_;
   misses.positions.clear();
   misses.keys.clear();
-  for (size_t i = 0; i < batch.keys.size(); ++i) {
-    if (batch.outcomes[i] != FetchOutcome::kMiss) continue;
-    misses.positions.push_back(static_cast<uint32_t>(i));
-    misses.keys.push_back(batch.keys[i]);
+  for (size_t i = 0; i < batch_.keys.size(); ++i) {
+    if (batch_.outcomes[i] == FetchOutcome::kMiss)
+      misses.positions.push_back(static_cast<uint32_t>(i));
   }
-  const size_t count = misses.keys.size();
-  if (misses.rows.size() < count * row_bytes_) misses.rows.resize(count * row_bytes_);
-  misses.outcomes.resize(count);
-  misses.versions.assign(count, 0);
+  const auto key_of = [this](uint32_t position) { return batch_.keys[position]; };
+  std::ranges::sort(misses.positions, {}, key_of);
+  for (const uint32_t position : misses.positions) {
+    if (misses.keys.empty() || misses.keys.back() != key_of(position))
+      misses.keys.push_back(key_of(position));
+  }
+  const size_t bytes = misses.keys.size() * table_.row_bytes_;
+  if (misses.rows.size() < bytes) misses.rows.resize(bytes);
+  misses.outcomes.resize(misses.keys.size());
+  misses.versions.assign(misses.keys.size(), 0);
 }
 
-FetchBatch LayeredTable::BatchOf(Misses& misses) const {
-  return {.keys = misses.keys,
-          .rows = {.data = misses.rows.data(),
-                   .row_count = misses.keys.size(),
-                   .row_bytes = row_bytes_,
-                   .stride_bytes = row_bytes_},
-          .outcomes = misses.outcomes,
-          .versions = misses.versions};
+FetchBatch LayeredFetch::far_batch() {
+  return {.keys = misses_->keys,
+          .rows = {.data = misses_->rows.data(),
+                   .row_count = misses_->keys.size(),
+                   .row_bytes = table_.row_bytes_,
+                   .stride_bytes = table_.row_bytes_},
+          .outcomes = misses_->outcomes,
+          .versions = misses_->versions};
 }
 
-absl::Status LayeredTable::AskNearAgain(Misses& misses) {
+void LayeredFetch::TakeFar(const absl::StatusOr<FetchCounts>& answered) {
+  if (misses_ == nullptr) return;
+  absl::Status status = answered.status();
+  if (status.ok() && table_.raises_begun_.load(std::memory_order_seq_cst) != raised_)
+    status = AskNearAgain();
+  if (!status.ok()) {
+    counts_ = status;
+    return;
+  }
+  Answer(*counts_);
+  if (batch_.epoch.has_value()) CopyIntoNear(*batch_.epoch);
+}
+
+absl::Status LayeredFetch::AskNearAgain() {
+  Misses& misses = *misses_;
   misses.near_outcomes.resize(misses.keys.size());
-  FetchBatch batch = BatchOf(misses);
+  FetchBatch batch = far_batch();
   batch.outcomes = misses.near_outcomes;
-  HPS_RETURN_IF_ERROR(near_->Fetch(batch, kNoDeadline).status());
+  HPS_RETURN_IF_ERROR(table_.near_->Fetch(batch, kNoDeadline).status());
   for (size_t i = 0; i < misses.keys.size(); ++i) {
     if (misses.near_outcomes[i] != FetchOutcome::kMiss)
       misses.outcomes[i] = misses.near_outcomes[i];
@@ -85,25 +99,29 @@ absl::Status LayeredTable::AskNearAgain(Misses& misses) {
   return absl::OkStatus();
 }
 
-void LayeredTable::Answer(const Misses& misses, const FetchBatch& batch,
-                          FetchCounts& counts) const {
-  for (size_t i = 0; i < misses.keys.size(); ++i) {
+void LayeredFetch::Answer(FetchCounts& counts) {
+  const Misses& misses = *misses_;
+  const size_t row_bytes = table_.row_bytes_;
+  size_t i = 0;  // of the unique keys
+  for (const uint32_t position : misses.positions) {
+    if (misses.keys[i] != batch_.keys[position]) ++i;
     const FetchOutcome outcome = misses.outcomes[i];
     if (outcome == FetchOutcome::kMiss) continue;
-    const uint32_t position = misses.positions[i];
     --counts.misses;
-    batch.outcomes[position] = outcome;
+    batch_.outcomes[position] = outcome;
     if (outcome == FetchOutcome::kAbsent) {
       ++counts.absent;
       continue;
     }
     ++counts.hits;
-    std::memcpy(batch.rows.row(position), &misses.rows[i * row_bytes_], row_bytes_);
-    if (!batch.versions.empty()) batch.versions[position] = misses.versions[i];
+    std::memcpy(batch_.rows.row(position), &misses.rows[i * row_bytes], row_bytes);
+    if (!batch_.versions.empty()) batch_.versions[position] = misses.versions[i];
   }
 }
 
-void LayeredTable::CopyIntoNear(Misses& misses, ApplyEpoch epoch) {
+void LayeredFetch::CopyIntoNear(ApplyEpoch epoch) {
+  Misses& misses = *misses_;
+  const size_t row_bytes = table_.row_bytes_;
   size_t kept = 0;
   misses.absent.resize(misses.keys.size());
   for (size_t i = 0; i < misses.keys.size(); ++i) {
@@ -113,17 +131,17 @@ void LayeredTable::CopyIntoNear(Misses& misses, ApplyEpoch epoch) {
     misses.versions[kept] = is_absent ? 0 : misses.versions[i];
     misses.absent[kept] = is_absent ? 1 : 0;
     if (kept != i)
-      std::memcpy(&misses.rows[kept * row_bytes_], &misses.rows[i * row_bytes_], row_bytes_);
+      std::memcpy(&misses.rows[kept * row_bytes], &misses.rows[i * row_bytes], row_bytes);
     ++kept;
   }
   if (kept == 0) return;
   // What is not copied is found in the far part again.
-  near_
+  table_.near_
       ->Insert({.keys = std::span(misses.keys).first(kept),
                 .rows = {.data = misses.rows.data(),
                          .row_count = kept,
-                         .row_bytes = row_bytes_,
-                         .stride_bytes = row_bytes_},
+                         .row_bytes = row_bytes,
+                         .stride_bytes = row_bytes},
                 .versions = std::span(misses.versions).first(kept),
                 .absent = std::span(misses.absent).first(kept),
                 .admission = Admission::kFrequent},

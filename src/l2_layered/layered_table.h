@@ -1,4 +1,4 @@
-// One table of two parts (layered_tier.h).
+// One table of two parts (layered_tier.h), and a fetch from it.
 //
 // No reader gets a row that is older than one shown before, because
 //   - a change raises the watermarks of both parts before anything else, then changes the far part
@@ -44,10 +44,43 @@ class LayeredTable final : public LossyTable {
   bool has_near_part() const override { return true; }
 
  private:
-  // The keys of a batch that the near part lacks, and what the far part says of them.
+  friend class LayeredFetch;
+
+  const std::unique_ptr<LossyTable> near_;
+  const std::unique_ptr<LossyTable> far_;
+  const size_t row_bytes_;
+  // Raises of watermarks that have begun, and the last of them that has ended.
+  std::atomic<uint64_t> raises_begun_{0};
+  std::atomic<uint64_t> raises_ended_{0};
+};
+
+// A fetch in steps, so that the far parts of several tables can be asked together. For one thread.
+//
+//   LayeredFetch fetch(table, batch);
+//   if (fetch.AskNear(deadline)) fetch.TakeFar(far part's Fetch(fetch.far_batch(), deadline));
+//   return fetch.counts();
+class LayeredFetch {
+ public:
+  // `table` and what `batch` borrows outlive it.
+  LayeredFetch(LayeredTable& table, const FetchBatch& batch);
+  ~LayeredFetch();
+  LayeredFetch(const LayeredFetch&) = delete;
+  LayeredFetch& operator=(const LayeredFetch&) = delete;
+
+  // True if the far part is to be asked for what the near part lacks.
+  bool AskNear(Deadline deadline);
+  LossyTable* far() const { return table_.far_.get(); }
+  FetchBatch far_batch();
+  // The far part has written its answer into far_batch(), or has failed. Nothing is done if it was
+  // not to be asked.
+  void TakeFar(const absl::StatusOr<FetchCounts>& answered);
+  const absl::StatusOr<FetchCounts>& counts() const { return counts_; }
+
+ private:
+  // The keys that the near part lacks, each once, and what the far part says of them.
   struct Misses {
-    std::vector<uint32_t> positions;  // [n], in the batch
-    std::vector<Key> keys;            // [n]
+    std::vector<uint32_t> positions;  // [misses], in the batch, in the order of their keys
+    std::vector<Key> keys;            // [n], ascending
     std::vector<std::byte> rows;
     std::vector<FetchOutcome> outcomes;
     std::vector<Version> versions;
@@ -56,20 +89,17 @@ class LayeredTable final : public LossyTable {
   };
 
   // Reused by its thread.
-  class MissesLease;
+  static std::vector<std::unique_ptr<Misses>>& FreeMisses();
+  void ListMisses();
+  absl::Status AskNearAgain();
+  void Answer(FetchCounts& counts);
+  void CopyIntoNear(ApplyEpoch epoch);
 
-  void List(const FetchBatch& batch, Misses& misses) const;
-  FetchBatch BatchOf(Misses& misses) const;
-  absl::Status AskNearAgain(Misses& misses);
-  void Answer(const Misses& misses, const FetchBatch& batch, FetchCounts& counts) const;
-  void CopyIntoNear(Misses& misses, ApplyEpoch epoch);
-
-  const std::unique_ptr<LossyTable> near_;
-  const std::unique_ptr<LossyTable> far_;
-  const size_t row_bytes_;
-  // Raises of watermarks that have begun, and the last of them that has ended.
-  std::atomic<uint64_t> raises_begun_{0};
-  std::atomic<uint64_t> raises_ended_{0};
+  LayeredTable& table_;
+  const FetchBatch batch_;
+  uint64_t raised_ = 0;  // the last raise of watermarks that had ended before
+  std::unique_ptr<Misses> misses_;
+  absl::StatusOr<FetchCounts> counts_;
 };
 
 }  // namespace hps

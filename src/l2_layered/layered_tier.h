@@ -7,14 +7,22 @@
 // for a near part has the far part alone.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
+#include "absl/status/statusor.h"
 #include "tier/lossy_tier.h"
 
 namespace hps {
 
 // Tables may outlive the tier.
-std::unique_ptr<LossyTier> MakeLayeredTier(std::unique_ptr<LossyTier> near,
+std::unique_ptr<LossyTier> MakeLayeredTier(std::shared_ptr<LossyTier> near,
                                            std::unique_ptr<LossyTier> far);
+
+// Puts a near part before `far`, which is a table of the far level. Returns `far` itself if
+// `bytes_max` is too small for a near part. Errors: as LossyTier::OpenTable.
+absl::StatusOr<std::unique_ptr<LossyTable>> AddNearPart(LossyTier& near, const TableSpec& spec,
+                                                        Incarnation incarnation, uint64_t bytes_max,
+                                                        std::unique_ptr<LossyTable> far);
 
 }  // namespace hps

@@ -20,6 +20,9 @@ class TightTier final : public LossyTier {
     if (bytes_max < 1000) return absl::ResourceExhaustedError("1000 bytes are needed");
     return PlainLossyTier().OpenTable(spec, incarnation, bytes_max);
   }
+  void Fetch(std::span<TableFetch> fetches, Deadline deadline) override {
+    FetchEach(fetches, deadline);
+  }
 };
 
 std::unique_ptr<LossyTier> MakeTier() {

@@ -29,6 +29,10 @@ class MemoryTier final : public LossyTier {
         options_.fetch != nullptr ? options_.fetch : FetchFunctionForMachine());
   }
 
+  void Fetch(std::span<TableFetch> fetches, Deadline deadline) override {
+    FetchEach(fetches, deadline);
+  }
+
  private:
   const MemoryTierOptions options_;
   const std::shared_ptr<PageAllocator>

@@ -20,10 +20,10 @@ int MillisecondsUntil(Deadline deadline) {
 }  // namespace
 
 Exchange::Exchange(RedisNode& node, std::unique_ptr<RedisConnection> connection,
-                   const RedisBatch& batch, std::vector<uint32_t> requests)
+                   std::span<const RedisBatch> batches, std::vector<RequestPlace> requests)
     : node_(&node),
       connection_(std::move(connection)),
-      batch_(batch),
+      batches_(batches),
       requests_(std::move(requests)) {}
 
 Exchange::~Exchange() {
@@ -46,13 +46,14 @@ void Exchange::Send(SlotMap& slots) {
   // The epochs end first: another call that finds the new run noted finds them ended.
   if (node_->IsOtherRun(connection_->run_id())) slots.EndEpochsOf(node_);
   node_->NoteRun(connection_->run_id());
-  std::erase_if(requests_, [&](uint32_t number) {
-    const RedisRequest& request = batch_.requests[number];
+  std::erase_if(requests_, [&](RequestPlace place) {
+    const RedisRequest& request = RequestAt(batches_, place);
     return slots.Epoch(request.slot) != request.epoch;
   });
-  for (const uint32_t number : requests_) {
-    const RedisRequest& request = batch_.requests[number];
-    connection_->Queue(batch_.bytes.substr(request.begin, request.end - request.begin));
+  for (const RequestPlace place : requests_) {
+    const RedisRequest& request = RequestAt(batches_, place);
+    connection_->Queue(
+        batches_[place.batch].bytes.substr(request.begin, request.end - request.begin));
   }
   sent_ = true;
 }
@@ -64,17 +65,17 @@ void Exchange::Fail(const absl::Status& why) {
 }
 
 bool Exchange::OnArray(ReplyPlace place, size_t count) {
-  return !all_answered() && place.depth == 0 && batch_.sink->OnArray(current(), count);
+  return !all_answered() && place.depth == 0 && sink().OnArray(current().request, count);
 }
 
 bool Exchange::OnValue(ReplyPlace place, const ReplyValue& value) {
   if (all_answered() || place.depth > 1) return false;
   if (value.type != ReplyType::kError)
-    return batch_.sink->OnValue(current(), place.depth == 0 ? replies_ : place.index, value);
+    return sink().OnValue(current().request, place.depth == 0 ? replies_ : place.index, value);
   if (place.depth != 0) return false;
   const RedisError error = RedisErrorOf(value.text);
   if (error == RedisError::kNoScript || error == RedisError::kOutOfMemory) {
-    batch_.sink->OnRefused(current(), replies_, error);
+    sink().OnRefused(current().request, replies_, error);
     return true;
   }
   lost_ = true;
@@ -88,7 +89,7 @@ bool Exchange::OnValue(ReplyPlace place, const ReplyValue& value) {
 
 bool Exchange::OnEnd() {
   if (all_answered()) return false;
-  RedisRequest& request = batch_.requests[current()];
+  RedisRequest& request = RequestAt(batches_, current());
   if (++replies_ < request.reply_count) return true;
   request.answered = !std::exchange(lost_, false);
   replies_ = 0;

@@ -1,4 +1,4 @@
-// The requests of a batch for one node, on one connection: sent together, answered in order.
+// Requests of batches for one node, on one connection: sent together, answered in order.
 //
 // For one thread.
 #pragma once
@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -23,9 +24,9 @@ using RedirectCounts = std::array<uint64_t, 3>;
 
 class Exchange final : public ReplySink {
  public:
-  // `requests` are numbers of requests of the batch. The exchange returns the connection.
-  Exchange(RedisNode& node, std::unique_ptr<RedisConnection> connection, const RedisBatch& batch,
-           std::vector<uint32_t> requests);
+  // `requests` are of the batches, which outlive the exchange. The exchange returns the connection.
+  Exchange(RedisNode& node, std::unique_ptr<RedisConnection> connection,
+           std::span<const RedisBatch> batches, std::vector<RequestPlace> requests);
   Exchange(Exchange&&) = default;
   Exchange& operator=(Exchange&&) = delete;
   ~Exchange() override;
@@ -51,12 +52,13 @@ class Exchange final : public ReplySink {
  private:
   void Send(SlotMap& slots);
   bool all_answered() const { return next_ == requests_.size(); }
-  uint32_t current() const { return requests_[next_]; }
+  RequestPlace current() const { return requests_[next_]; }
+  RequestSink& sink() const { return *batches_[current().batch].sink; }
 
   RedisNode* const node_;
   std::unique_ptr<RedisConnection> connection_;
-  const RedisBatch batch_;
-  std::vector<uint32_t> requests_;
+  const std::span<const RedisBatch> batches_;
+  std::vector<RequestPlace> requests_;
   bool sent_ = false;
   size_t next_ = 0;     // the request that is being answered
   size_t replies_ = 0;  // of it, so far

@@ -34,7 +34,8 @@ enum class Unanswered {
   kLeavesRows,  // rows that were to be changed may be there as they were
 };
 
-// Takes the replies of requests; `request` is its number. False refuses the reply.
+// Takes the replies to the requests of a batch; `request` is a request's number there. False
+// refuses the reply.
 class RequestSink {
  public:
   virtual ~RequestSink() = default;
@@ -53,5 +54,15 @@ struct RedisBatch {
   Unanswered unanswered = Unanswered::kLeavesRows;
   bool reads_replicas = false;  // a slot's replica may get its requests, if there is one
 };
+
+// A request of one of several batches that are sent together.
+struct RequestPlace {
+  uint32_t batch = 0;
+  uint32_t request = 0;  // its number in the batch
+};
+
+inline RedisRequest& RequestAt(std::span<const RedisBatch> batches, RequestPlace place) {
+  return batches[place.batch].requests[place.request];
+}
 
 }  // namespace hps

@@ -24,14 +24,16 @@ RedisClient::RedisClient(Options options)
 }
 
 // Each wait has the whole time-out, so that a wait for one node is not taken for another's failure.
-void RedisClient::Execute(const RedisBatch& batch, Deadline deadline) {
-  std::vector<Exchange> exchanges = BeginExchanges(batch, WaitEnd(deadline));
+void RedisClient::Execute(std::span<const RedisBatch> batches, Deadline deadline) {
+  std::vector<Exchange> exchanges = BeginExchanges(batches, WaitEnd(deadline));
   RunExchanges(exchanges, deadline);
   for (const Exchange& exchange : exchanges) NoteOutcome(exchange);
-  for (const RedisRequest& request : batch.requests) {
-    if (request.answered || batch.unanswered == Unanswered::kNothing) continue;
-    if (request.sent || batch.unanswered == Unanswered::kLeavesRows)
-      slots_.EndEpoch(request.slot, request.epoch);
+  for (const RedisBatch& batch : batches) {
+    for (const RedisRequest& request : batch.requests) {
+      if (request.answered || batch.unanswered == Unanswered::kNothing) continue;
+      if (request.sent || batch.unanswered == Unanswered::kLeavesRows)
+        slots_.EndEpoch(request.slot, request.epoch);
+    }
   }
   PrepareSlots(deadline);
 }
@@ -47,29 +49,35 @@ RedisClient::NodeGroup& RedisClient::GroupOf(RedisNode* node, std::vector<NodeGr
       NodeGroup{.node = node, .admitted = node->breaker().Admits(RealClock().Now())});
 }
 
-// A replica that is bypassed leaves its requests to the owner.
-std::vector<RedisClient::NodeGroup> RedisClient::GroupByNode(const RedisBatch& batch) const {
+// A replica that is bypassed leaves its requests to the owner. Null: none is known.
+RedisNode* RedisClient::ChooseNode(const RedisBatch& batch, RedisRequest& request,
+                                   std::vector<NodeGroup>& groups) const {
+  RedisNode* const owner = slots_.Owner(request.slot);
+  RedisNode* const replica = batch.reads_replicas ? slots_.Replica(request.slot) : nullptr;
+  request.to_replica = owner != nullptr && replica != nullptr && GroupOf(replica, groups).admitted;
+  return request.to_replica ? replica : owner;
+}
+
+std::vector<RedisClient::NodeGroup> RedisClient::GroupByNode(
+    std::span<const RedisBatch> batches) const {
   std::vector<NodeGroup> groups;
-  for (uint32_t number = 0; number < batch.requests.size(); ++number) {
-    RedisRequest& request = batch.requests[number];
-    RedisNode* node = slots_.Owner(request.slot);
-    request.answered = false;
-    request.sent = false;
-    request.to_replica = false;
-    if (node == nullptr) continue;
-    RedisNode* const replica = batch.reads_replicas ? slots_.Replica(request.slot) : nullptr;
-    if (replica != nullptr && GroupOf(replica, groups).admitted) {
-      node = replica;
-      request.to_replica = true;
+  for (uint32_t batch = 0; batch < batches.size(); ++batch) {
+    for (uint32_t number = 0; number < batches[batch].requests.size(); ++number) {
+      RedisRequest& request = batches[batch].requests[number];
+      request.answered = false;
+      request.sent = false;
+      RedisNode* const node = ChooseNode(batches[batch], request, groups);
+      if (node != nullptr)
+        GroupOf(node, groups).requests.push_back({.batch = batch, .request = number});
     }
-    GroupOf(node, groups).requests.push_back(number);
   }
   return groups;
 }
 
 // In the order of the nodes, so that calls that wait for connections never wait for each other.
-std::vector<Exchange> RedisClient::BeginExchanges(const RedisBatch& batch, Deadline deadline) {
-  std::vector<NodeGroup> groups = GroupByNode(batch);
+std::vector<Exchange> RedisClient::BeginExchanges(std::span<const RedisBatch> batches,
+                                                  Deadline deadline) {
+  std::vector<NodeGroup> groups = GroupByNode(batches);
   std::ranges::sort(groups, std::less<>(), &NodeGroup::node);
   std::vector<Exchange> exchanges;
   exchanges.reserve(groups.size());
@@ -80,8 +88,8 @@ std::vector<Exchange> RedisClient::BeginExchanges(const RedisBatch& batch, Deadl
     }
     absl::StatusOr<std::unique_ptr<RedisConnection>> connection = node->Acquire(deadline);
     if (connection.ok()) {
-      for (const uint32_t number : requests) batch.requests[number].sent = true;
-      exchanges.emplace_back(*node, *std::move(connection), batch, std::move(requests));
+      for (const RequestPlace place : requests) RequestAt(batches, place).sent = true;
+      exchanges.emplace_back(*node, *std::move(connection), batches, std::move(requests));
     } else if (!absl::IsDeadlineExceeded(connection.status())) {
       NoteFailure(*node, connection.status());
       slots_outdated_ = options_.cluster;

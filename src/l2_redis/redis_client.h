@@ -1,9 +1,9 @@
 // A client of one Redis server or of a Redis Cluster: sends commands to the nodes that have their
 // slots, to all nodes at once from the calling thread.
 //
-// A batch costs one round trip per node. Nothing is repeated: a request that is not answered is
-// lost, and its slot's epoch ends (slot_map.h). The client then learns the slots again, if that may
-// help, and bypasses a node that failed (base/circuit_breaker.h).
+// The batches of a call cost one round trip per node. Nothing is repeated: a request that is not
+// answered is lost, and its slot's epoch ends (slot_map.h). The client then learns the slots again,
+// if that may help, and bypasses a node that failed (base/circuit_breaker.h).
 //
 // Thread-safe.
 #pragma once
@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,7 +49,10 @@ class RedisClient {
 
   // Waits at most for the time-out: for connections, for answers, and for the slots where they have
   // to be learnt; each time not beyond `deadline`. Sets `answered` of each request.
-  void Execute(const RedisBatch& batch, Deadline deadline);
+  void Execute(std::span<const RedisBatch> batches, Deadline deadline);
+  void Execute(const RedisBatch& batch, Deadline deadline) {
+    Execute(std::span(&batch, 1), deadline);
+  }
 
   bool is_cluster() const { return options_.cluster; }
   SlotMap& slots() { return slots_; }
@@ -67,16 +71,18 @@ class RedisClient {
   // redirects nobody.
   static constexpr Duration kReplicasInterval = std::chrono::seconds(2);
 
-  // The requests of a batch for one node; none are sent if its circuit breaker does not admit them.
+  // The requests for one node; none are sent if its circuit breaker does not admit them.
   struct NodeGroup {
     RedisNode* node = nullptr;
     bool admitted = false;
-    std::vector<uint32_t> requests{};
+    std::vector<RequestPlace> requests{};
   };
 
   static NodeGroup& GroupOf(RedisNode* node, std::vector<NodeGroup>& groups);
-  std::vector<NodeGroup> GroupByNode(const RedisBatch& batch) const;
-  std::vector<Exchange> BeginExchanges(const RedisBatch& batch, Deadline deadline);
+  RedisNode* ChooseNode(const RedisBatch& batch, RedisRequest& request,
+                        std::vector<NodeGroup>& groups) const;
+  std::vector<NodeGroup> GroupByNode(std::span<const RedisBatch> batches) const;
+  std::vector<Exchange> BeginExchanges(std::span<const RedisBatch> batches, Deadline deadline);
   void RunExchanges(std::vector<Exchange>& exchanges, Deadline deadline);
   void NoteOutcome(const Exchange& exchange);
   void NoteFailure(RedisNode& node, const absl::Status& why);

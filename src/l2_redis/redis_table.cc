@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <deque>
 #include <limits>
 #include <optional>
 #include <random>
@@ -104,10 +105,19 @@ const RedisScript& RedisUpdateScript() {
 
 // Takes the answer to MGET: one array, with the number of the last change, and a value or nil for
 // each key of the piece.
-class RedisTable::FetchSink final : public RequestSink {
+class RedisTable::FetchPart final : public RedisFetchPart {
  public:
-  FetchSink(RedisTable& table, const FetchBatch& batch, const Work& work)
+  FetchPart(RedisTable& table, const FetchBatch& batch, Work& work)
       : table_(table), batch_(batch), work_(work), lacks_a_change_(work.pieces.size()) {}
+
+  RedisBatch Requests() override {
+    return {.bytes = work_.bytes,
+            .requests = work_.requests,
+            .sink = this,
+            .unanswered = Unanswered::kNothing,
+            .reads_replicas = table_.ReadsReplicas()};
+  }
+  void End() override {}
 
   bool OnArray(size_t request, size_t count) override {
     return count == work_.pieces[request].count + 1;
@@ -164,7 +174,7 @@ class RedisTable::FetchSink final : public RequestSink {
 
   RedisTable& table_;
   const FetchBatch& batch_;
-  const Work& work_;
+  Work& work_;
   std::vector<bool> lacks_a_change_;  // by request
 };
 
@@ -193,9 +203,10 @@ RedisTable::RedisTable(std::shared_ptr<RedisClient> client, const Options& optio
       nonce_(RandomNumber()),
       changes_(options.partition_count) {}
 
-RedisTable::Work& RedisTable::ThreadWork() {
-  thread_local Work work;
-  return work;
+RedisTable::Work& RedisTable::ThreadWork(size_t part) {
+  thread_local std::deque<Work> works;
+  while (works.size() <= part) works.emplace_back();
+  return works[part];
 }
 
 // Each part only grows, so that no sum comes twice. `epoch` is read first: a request of an epoch
@@ -277,30 +288,12 @@ void RedisTable::WriteErasures(std::span<const Key> keys, Work& work) const {
   }
 }
 
-absl::StatusOr<FetchCounts> RedisTable::Fetch(const FetchBatch& batch, Deadline /*deadline*/) {
-  const size_t count = batch.keys.size();
-  HPS_CHECK(batch.outcomes.size() == count && batch.rows.row_count == count);
-  HPS_CHECK(count == 0 || batch.rows.row_bytes == options_.row_bytes);
-  std::fill(batch.outcomes.begin(), batch.outcomes.end(), FetchOutcome::kMiss);
-  FetchCounts counts;
-  if (count == 0) return counts;
-  Work& work = ThreadWork();
-  client_->PrepareSlots(kNoDeadline);
+std::unique_ptr<RedisFetchPart> RedisTable::BeginFetch(const FetchBatch& batch, size_t number) {
+  HPS_CHECK(batch.keys.empty() || batch.rows.row_bytes == options_.row_bytes);
+  Work& work = ThreadWork(number);
   BeginWork(batch.keys, kKeysPerFetchMax, /*reversed=*/false, work);
   WriteFetches(batch.keys, work);
-  FetchSink sink(*this, batch, work);
-  client_->Execute({.bytes = work.bytes,
-                    .requests = work.requests,
-                    .sink = &sink,
-                    .unanswered = Unanswered::kNothing,
-                    .reads_replicas = ReadsReplicas()},
-                   kNoDeadline);
-  for (const FetchOutcome outcome : batch.outcomes) {
-    counts.misses += outcome == FetchOutcome::kMiss ? 1 : 0;
-    counts.hits += outcome == FetchOutcome::kHit ? 1 : 0;
-    counts.absent += outcome == FetchOutcome::kAbsent ? 1 : 0;
-  }
-  return counts;
+  return std::make_unique<FetchPart>(*this, batch, work);
 }
 
 absl::StatusOr<InsertCounts> RedisTable::Insert(const RowBatch& batch, ApplyEpoch epoch) {

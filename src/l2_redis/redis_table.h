@@ -13,6 +13,7 @@
 
 #include "l2_redis/change_numbers.h"
 #include "l2_redis/redis_client.h"
+#include "l2_redis/redis_fetch.h"
 #include "l2_redis/redis_script.h"
 #include "l2_redis/row_names.h"
 #include "l2_redis/row_value.h"
@@ -25,7 +26,7 @@ namespace hps {
 // Replaces rows of lower versions.
 const RedisScript& RedisUpdateScript();
 
-class RedisTable final : public LossyTable {
+class RedisTable final : public RedisFetchTable {
  public:
   struct Options {
     std::string key_prefix;
@@ -41,9 +42,8 @@ class RedisTable final : public LossyTable {
   RedisTable(const RedisTable&) = delete;
   RedisTable& operator=(const RedisTable&) = delete;
 
-  // The client's time-out bounds every wait, whatever the caller's deadline: to give up an answer
-  // half-way would cost the node's rows.
-  absl::StatusOr<FetchCounts> Fetch(const FetchBatch& batch, Deadline deadline) override;
+  RedisClient& client() const override { return *client_; }
+  std::unique_ptr<RedisFetchPart> BeginFetch(const FetchBatch& batch, size_t number) override;
   // These three end within the time-out of writes. What Insert has not sent by then is dropped.
   // What Update and Erase have not changed by then is forgotten: the rows of its partitions get
   // other names.
@@ -57,11 +57,9 @@ class RedisTable final : public LossyTable {
   LevelStatistics Statistics() const override { return counters_.Statistics(); }
   // Names none.
   absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline deadline) const override;
-  bool can_block() const override { return true; }
-  bool has_near_part() const override { return false; }
 
  private:
-  class FetchSink;
+  class FetchPart;
   class InsertSink;
   // A request's keys: positions first .. first + count of the groups.
   struct Piece {
@@ -74,7 +72,7 @@ class RedisTable final : public LossyTable {
     uint64_t seen = 0;    // the last change that is known
     uint64_t change = 0;  // the one that is made
   };
-  // What a batch is made of. One for each thread, reused.
+  // What a batch is made of. Reused: each thread has one for each part of a fetch.
   struct Work {
     KeyGroups groups;
     std::vector<Piece> pieces;
@@ -82,7 +80,7 @@ class RedisTable final : public LossyTable {
     std::string bytes;
   };
 
-  static Work& ThreadWork();
+  static Work& ThreadWork(size_t part = 0);
   uint64_t EndsOf(size_t partition, uint64_t epoch) const;
   uint64_t GenerationOf(uint64_t ends) const;
   void NoteChange(const Piece& piece, uint64_t number);

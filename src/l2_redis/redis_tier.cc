@@ -5,6 +5,7 @@
 
 #include "base/macros.h"
 #include "l2_redis/redis_client.h"
+#include "l2_redis/redis_fetch.h"
 #include "l2_redis/redis_table.h"
 #include "l2_redis/shared_redis_table.h"
 
@@ -58,6 +59,10 @@ class RedisLossyTier final : public LossyTier {
                                          .write_timeout = WriteTimeout(config_),
                                          .reads_replicas = config_.replica_reads};
     return std::make_unique<RedisTable>(client_, options);
+  }
+
+  void Fetch(std::span<TableFetch> fetches, Deadline deadline) override {
+    FetchFromRedis(*client_, fetches, deadline);
   }
 
  private:

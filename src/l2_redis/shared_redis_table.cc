@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <deque>
 #include <limits>
 #include <optional>
 #include <random>
@@ -50,22 +51,29 @@ std::string PackNonce() {
   return packed;
 }
 
-absl::Status NoPositions() {
-  return absl::FailedPreconditionError("a change of a shared table needs its positions");
-}
-
 }  // namespace
 
 // Takes the answer to MGET: one array, with the mark, and a value or nil for each key of the piece.
-class SharedRedisTable::FetchSink final : public RequestSink {
+class SharedRedisTable::FetchPart final : public RedisFetchPart {
  public:
-  FetchSink(const SharedRedisTable& table, const StreamFence::Generation& generation,
-            const FetchBatch& batch, const Work& work)
+  // Without a generation there are no requests.
+  FetchPart(SharedRedisTable& table, const StreamFence::Generation* generation,
+            const FetchBatch& batch, Work& work)
       : table_(table),
         generation_(generation),
         batch_(batch),
         work_(work),
         marks_(work.pieces.size()) {}
+
+  RedisBatch Requests() override {
+    return {.bytes = work_.bytes,
+            .requests = work_.requests,
+            .sink = this,
+            .unanswered = Unanswered::kNothing};
+  }
+  void End() override {
+    if (!damaged_.empty()) table_.RemoveDamaged(damaged_);
+  }
 
   bool OnArray(size_t request, size_t count) override {
     return count == work_.pieces[request].count + 1;
@@ -86,15 +94,13 @@ class SharedRedisTable::FetchSink final : public RequestSink {
 
   void OnRefused(size_t, size_t, RedisError) override {}
 
-  const std::vector<Key>& damaged() const { return damaged_; }
-
  private:
   // Of another generation: this node and those that wrote the rows count partitions differently.
   void TakeMark(size_t request, const ReplyValue& value) {
     if (value.type != ReplyType::kString) return;
     std::optional<SharedMark> mark = ParseSharedMark(value.text);
-    if (mark.has_value() && mark->generation() == generation_.number() &&
-        mark->positions.size() == generation_.partition_count()) {
+    if (mark.has_value() && mark->generation() == generation_->number() &&
+        mark->positions.size() == generation_->partition_count()) {
       marks_[request] = std::move(mark);
     }
   }
@@ -113,8 +119,8 @@ class SharedRedisTable::FetchSink final : public RequestSink {
     }
     Version complete_to = row.complete_to;
     if (!row.is_late && !mark.positions.empty())
-      complete_to = std::max(complete_to, mark.positions[generation_.PartitionOf(key)]);
-    if (!generation_.Takes(key, row.version, complete_to)) return;
+      complete_to = std::max(complete_to, mark.positions[generation_->PartitionOf(key)]);
+    if (!generation_->Takes(key, row.version, complete_to)) return;
     if (row.row.empty()) {
       batch_.outcomes[i] = FetchOutcome::kAbsent;
       return;
@@ -124,10 +130,10 @@ class SharedRedisTable::FetchSink final : public RequestSink {
     batch_.outcomes[i] = FetchOutcome::kHit;
   }
 
-  const SharedRedisTable& table_;
-  const StreamFence::Generation& generation_;
+  SharedRedisTable& table_;
+  const StreamFence::Generation* const generation_;
   const FetchBatch& batch_;
-  const Work& work_;
+  Work& work_;
   std::vector<std::optional<SharedMark>> marks_;  // by request; none: no row counts
   std::vector<Key> damaged_;
 };
@@ -142,9 +148,10 @@ SharedRedisTable::SharedRedisTable(std::shared_ptr<RedisClient> client, const Op
       fence_(0),
       stream_(info.positions, info.update_records_lost == 0) {}
 
-SharedRedisTable::Work& SharedRedisTable::ThreadWork() {
-  thread_local Work work;
-  return work;
+SharedRedisTable::Work& SharedRedisTable::ThreadWork(size_t part) {
+  thread_local std::deque<Work> works;
+  while (works.size() <= part) works.emplace_back();
+  return works[part];
 }
 
 // `with_empty`: a piece also for a partition that has no keys.
@@ -169,18 +176,14 @@ void SharedRedisTable::BeginWork(std::span<const Key> keys, size_t keys_max, boo
   }
 }
 
-absl::StatusOr<FetchCounts> SharedRedisTable::Fetch(const FetchBatch& batch,
-                                                    Deadline /*deadline*/) {
-  const size_t count = batch.keys.size();
-  HPS_CHECK(batch.outcomes.size() == count && batch.rows.row_count == count);
-  HPS_CHECK(count == 0 || batch.rows.row_bytes == row_bytes_);
-  std::fill(batch.outcomes.begin(), batch.outcomes.end(), FetchOutcome::kMiss);
-  FetchCounts counts = {.misses = count};
+std::unique_ptr<RedisFetchPart> SharedRedisTable::BeginFetch(const FetchBatch& batch,
+                                                             size_t number) {
+  HPS_CHECK(batch.keys.empty() || batch.rows.row_bytes == row_bytes_);
   const StreamFence::Generation* const generation = stream_.current();
-  if (count == 0 || generation == nullptr) return counts;
-  Work& work = ThreadWork();
+  const std::span<const Key> keys = generation == nullptr ? std::span<const Key>() : batch.keys;
+  Work& work = ThreadWork(number);
   work.deadline = kNoDeadline;
-  BeginWork(batch.keys, kKeysPerFetchMax, /*with_empty=*/false, work);
+  BeginWork(keys, kKeysPerFetchMax, /*with_empty=*/false, work);
   for (size_t request = 0; request < work.requests.size(); ++request) {
     const Piece& piece = work.pieces[request];
     work.requests[request].begin = work.bytes.size();
@@ -188,22 +191,10 @@ absl::StatusOr<FetchCounts> SharedRedisTable::Fetch(const FetchBatch& batch,
     AppendPart("MGET", work.bytes);
     names_.AppendChangeName(piece.partition, 0, work.bytes);
     for (const uint32_t i : PositionsOf(piece, work))
-      names_.AppendName(piece.partition, 0, batch.keys[i], work.bytes);
+      names_.AppendName(piece.partition, 0, keys[i], work.bytes);
     work.requests[request].end = work.bytes.size();
   }
-  FetchSink sink(*this, *generation, batch, work);
-  client_->Execute({.bytes = work.bytes,
-                    .requests = work.requests,
-                    .sink = &sink,
-                    .unanswered = Unanswered::kNothing},
-                   work.deadline);
-  if (!sink.damaged().empty()) RemoveDamaged(sink.damaged());
-  for (const FetchOutcome outcome : batch.outcomes) {
-    counts.hits += outcome == FetchOutcome::kHit ? 1 : 0;
-    counts.absent += outcome == FetchOutcome::kAbsent ? 1 : 0;
-  }
-  counts.misses -= counts.hits + counts.absent;
-  return counts;
+  return std::make_unique<FetchPart>(*this, generation, batch, work);
 }
 
 // Else a damaged row would stay until it is evicted or changed.
@@ -354,13 +345,9 @@ void SharedRedisTable::InsertStep(const RowBatch& batch, ApplyEpoch epoch, Deadl
   if (work.lacking.empty()) counts.held += keys.size() - sink.sum();
 }
 
-absl::StatusOr<uint64_t> SharedRedisTable::Update(const RowBatch& /*batch*/) {
-  return NoPositions();
-}
+absl::StatusOr<uint64_t> SharedRedisTable::Update(const RowBatch& /*batch*/) { return 0; }
 
-absl::StatusOr<uint64_t> SharedRedisTable::Erase(std::span<const Key> /*keys*/) {
-  return NoPositions();
-}
+absl::StatusOr<uint64_t> SharedRedisTable::Erase(std::span<const Key> /*keys*/) { return 0; }
 
 absl::Status SharedRedisTable::RaiseWatermarks(std::span<const Key> /*keys*/, ApplyEpoch /*epoch*/,
                                                Deadline /*deadline*/) {

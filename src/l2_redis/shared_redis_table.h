@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "l2_redis/redis_client.h"
+#include "l2_redis/redis_fetch.h"
 #include "l2_redis/redis_script.h"
 #include "l2_redis/row_names.h"
 #include "l2_redis/shared_value.h"
@@ -26,7 +27,7 @@
 
 namespace hps {
 
-class SharedRedisTable final : public LossyTable, public SharedTable {
+class SharedRedisTable final : public RedisFetchTable, public SharedTable {
  public:
   struct Options {
     std::string key_prefix;
@@ -43,22 +44,18 @@ class SharedRedisTable final : public LossyTable, public SharedTable {
   SharedRedisTable(const SharedRedisTable&) = delete;
   SharedRedisTable& operator=(const SharedRedisTable&) = delete;
 
-  // The client's time-out bounds every operation, as in RedisTable.
-  absl::StatusOr<FetchCounts> Fetch(const FetchBatch& batch, Deadline deadline) override;
+  RedisClient& client() const override { return *client_; }
+  std::unique_ptr<RedisFetchPart> BeginFetch(const FetchBatch& batch, size_t number) override;
   absl::StatusOr<InsertCounts> Insert(const RowBatch& batch, ApplyEpoch epoch) override;
-  // A change of a shared table has positions. Errors: FAILED_PRECONDITION, always: EndChange makes
-  // changes.
+  // These three do nothing: BeginChange and EndChange make changes.
   absl::StatusOr<uint64_t> Update(const RowBatch& batch) override;
   absl::StatusOr<uint64_t> Erase(std::span<const Key> keys) override;
-  // BeginChange has raised them.
   absl::Status RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch,
                                Deadline deadline) override;
   // For this node: rows that are held now are taken no longer. The others keep them.
   absl::Status Clear() override;
   LevelStatistics Statistics() const override { return counters_.Statistics(); }
   absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline deadline) const override;
-  bool can_block() const override { return true; }
-  bool has_near_part() const override { return false; }
 
   void BeginChange(std::span<const Key> keys, ApplyEpoch epoch,
                    std::span<const StreamPosition> positions) override;
@@ -73,14 +70,14 @@ class SharedRedisTable final : public LossyTable, public SharedTable {
   std::vector<StreamPosition> Positions() const override;
 
  private:
-  class FetchSink;
+  class FetchPart;
   // A request's keys: positions first .. first + count of the groups.
   struct Piece {
     size_t partition = 0;
     uint32_t first = 0;
     uint32_t count = 0;
   };
-  // What a batch is made of. One for each thread, reused.
+  // What a batch is made of. Reused: each thread has one for each part of a fetch.
   struct Work {
     KeyGroups groups;
     std::vector<Piece> pieces;
@@ -103,7 +100,7 @@ class SharedRedisTable final : public LossyTable, public SharedTable {
   };
   using WriteRequest = std::function<void(const ScriptCall& call, size_t request, Work& work)>;
 
-  static Work& ThreadWork();
+  static Work& ThreadWork(size_t part = 0);
   void BeginWork(std::span<const Key> keys, size_t keys_max, bool with_empty, Work& work) const;
   std::span<const uint32_t> PositionsOf(const Piece& piece, const Work& work) const {
     return std::span(work.groups.positions).subspan(piece.first, piece.count);

@@ -107,4 +107,24 @@ Reply TestRedis::Ask(size_t server, std::initializer_list<std::string_view> part
   return *std::move(reply);
 }
 
+uint64_t TestRedis::ReadsOf(size_t server) {
+  constexpr std::string_view kName = "total_reads_processed:";
+  const std::string statistics = Ask(server, {"INFO", "stats"}).text;
+  const size_t found = statistics.find(kName);
+  Require(found != std::string::npos, "INFO has no total_reads_processed");
+  return std::strtoull(&statistics[found + kName.size()], nullptr, 10);
+}
+
+std::vector<uint64_t> TestRedis::TakeReads() {
+  std::vector<uint64_t> taken;
+  reads_.resize(addresses_.size());
+  for (size_t server = 0; server < addresses_.size(); ++server) {
+    const uint64_t reads = ReadsOf(server);
+    const uint64_t own = ReadsOf(server) - reads;
+    taken.push_back(reads - reads_[server] - own);
+    reads_[server] = reads + own;
+  }
+  return taken;
+}
+
 }  // namespace hps

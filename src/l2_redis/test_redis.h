@@ -46,10 +46,14 @@ class TestRedis {
 
   // Sends a command; returns its reply, which must not be an error.
   Reply Ask(size_t server, std::initializer_list<std::string_view> parts);
+  // How often each server has read from clients since the last call; what this function itself
+  // costs is not counted. A small pipeline is one read.
+  std::vector<uint64_t> TakeReads();
 
  private:
   void Command(const char* command, size_t server);
   std::string ReadLine();
+  uint64_t ReadsOf(size_t server);
 
   const Options options_;
   int pid_ = -1;
@@ -57,6 +61,7 @@ class TestRedis {
   std::FILE* from_ = nullptr;
   std::vector<std::string> addresses_;
   std::string directory_;
+  std::vector<uint64_t> reads_;  // by server, as of the last call of TakeReads
 };
 
 }  // namespace hps

@@ -6,9 +6,11 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/hash.h"
@@ -47,8 +49,15 @@ struct Stream {
 // A node: its level 3, which is a map, and the table that it shares with the others.
 class Node {
  public:
-  Node(const RedisConfig& config, const std::string& import_id, bool writes_changes = true)
-      : tier_(*MakeRedisTier(config)), import_id_(import_id), writes_changes_(writes_changes) {
+  // What stands in front of the shared table.
+  using AddPart = std::function<std::unique_ptr<LossyTable>(std::unique_ptr<LossyTable>)>;
+
+  Node(const RedisConfig& config, const std::string& import_id, bool writes_changes = true,
+       AddPart add_part = nullptr)
+      : tier_(*MakeRedisTier(config)),
+        import_id_(import_id),
+        writes_changes_(writes_changes),
+        add_part_(std::move(add_part)) {
     for (const Key key : AllKeys()) rows_[key] = 0;
     Open();
   }
@@ -63,6 +72,7 @@ class Node {
     HPS_CHECK(opened.ok());
     table_ = std::move(opened->table);
     shared_ = opened->shared;
+    if (add_part_ != nullptr) table_ = add_part_(std::move(table_));
   }
 
   void BeginStream() {
@@ -107,7 +117,9 @@ class Node {
       write.upserts = rows.batch();
       write.upserts.absent = {};
     }
-    shared_->BeginChange(keys, ++epoch_, write.positions);
+    ++epoch_;
+    EXPECT_TRUE(table_->RaiseWatermarks(keys, epoch_, kNoDeadline).ok());
+    shared_->BeginChange(keys, epoch_, write.positions);
     for (size_t i = 0; i < keys.size(); ++i) {
       if (is_delete) {
         rows_.erase(keys[i]);
@@ -117,6 +129,7 @@ class Node {
       }
     }
     shared_->EndChange(write);
+    EXPECT_TRUE((is_delete ? table_->Erase(keys) : table_->Update(write.upserts)).ok());
     return true;
   }
 
@@ -146,7 +159,10 @@ class Node {
 
   // The number of answers; each is what level 3 has.
   size_t Check(const std::vector<Key>& keys) {
-    const ContractFetch fetch(*table_, keys, kRowBytes);
+    ContractAnswer fetch(keys, kRowBytes);
+    FetchBatch batch = fetch.batch();
+    batch.epoch = epoch_;
+    fetch.Take(table_->Fetch(batch, kNoDeadline));
     EXPECT_TRUE(fetch.status().ok());
     size_t answers = 0;
     for (size_t i = 0; i < keys.size(); ++i) {
@@ -195,6 +211,7 @@ class Node {
   RedisTier tier_;
   const std::string import_id_;
   const bool writes_changes_;
+  const AddPart add_part_;
   std::unique_ptr<LossyTable> table_;
   SharedTable* shared_ = nullptr;
   std::map<Key, Version> rows_;

@@ -303,17 +303,12 @@ absl::StatusOr<std::unique_ptr<DurableTable>> ServedModels::OpenIncarnation(
       absl::StrCat("table '", table, "' was imported again while it was being opened")));
 }
 
-// A table with an import id is shared if the level can be.
-bool ServedModels::IsShared(const TableInfo& info) const {
-  return parts_.l2->open_shared != nullptr && !info.import_id.empty();
-}
-
-// REQUIRES: nobody writes the table.
+// A table with an import id is shared if the level can be. REQUIRES: nobody writes the table.
 absl::StatusOr<OpenedSharedTable> ServedModels::OpenLossy(const TableBuild& table) const {
   const TableInfo info = table.l3->Info();
-  if (IsShared(info)) {
+  if (parts_.l2->open_shared != nullptr && !info.import_id.empty()) {
     const bool writes_changes = parts_.config->update.shared_group.empty();
-    return parts_.l2->open_shared(info, writes_changes);
+    return parts_.l2->open_shared(info, writes_changes, table.l2_bytes);
   }
   OpenedSharedTable opened;
   HPS_ASSIGN_OR_RETURN(opened.table,
@@ -331,7 +326,7 @@ OpenedSharedTable ServedModels::OpenL2(TableBuild& table) const {
         "it needs at least ", FormatByteSize(request.least_bytes),
         ", and less of l2.bytes_max = ", FormatByteSize(parts_.config->l2.bytes_max), " is left"));
   }
-  if (lacks_budget && parts_.l2->is_layered() && !IsShared(table.l3->Info())) {
+  if (lacks_budget && parts_.l2->is_layered()) {
     LogWarning(absl::StrCat("table '", table.l3->spec().name,
                             "' is in Redis only, without a part in memory: ", reason.ToString()));
   }
@@ -351,6 +346,7 @@ absl::StatusOr<std::shared_ptr<LiveTable>> ServedModels::MakeServed(TableBuild& 
   parts.hit_rate_threshold = parts_.config->lookup.hit_rate_threshold;
   OpenedSharedTable l2 = OpenL2(table);
   parts.l2 = std::move(l2.table);
+  parts.l2_tier = parts_.l2->tier.get();
   parts.shared = l2.shared;
   parts.l3 = std::move(table.l3);
   HPS_ASSIGN_OR_RETURN(std::shared_ptr<LiveTable> served, LiveTable::Create(std::move(parts)));

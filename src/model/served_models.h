@@ -164,7 +164,6 @@ class ServedModels {
   void Reopen(ModelBuild& model, TableBuild& table, uint64_t l2_bytes) const;
   void ClampL2(ModelBuild& model) const HPS_REQUIRES(change_mutex_);
   absl::Status Serve(ModelBuild& building) HPS_REQUIRES(change_mutex_);
-  bool IsShared(const TableInfo& info) const;
   absl::StatusOr<OpenedSharedTable> OpenLossy(const TableBuild& table) const;
   // Without a table: it is served without level 2.
   OpenedSharedTable OpenL2(TableBuild& table) const;

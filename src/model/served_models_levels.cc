@@ -35,8 +35,6 @@ BudgetRequest ServedModels::RequestFor(const TableBuild& table) const {
     request.share = overrides->l2_share;
     request.fixed_bytes = overrides->l2_bytes;
   }
-  // A shared table is in Redis only.
-  if (IsShared(table.durable().Info())) request.fixed_bytes = 0;
   return request;
 }
 

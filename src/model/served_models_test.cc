@@ -117,6 +117,9 @@ class NeedyTier final : public LossyTier {
     if (bytes_max == 0) return absl::ResourceExhaustedError("no budget");
     return PlainLossyTier().OpenTable(spec, incarnation, bytes_max);
   }
+  void Fetch(std::span<TableFetch> fetches, Deadline deadline) override {
+    FetchEach(fetches, deadline);
+  }
 };
 
 class ServedModelsTest : public ::testing::Test {

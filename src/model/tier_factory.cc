@@ -57,16 +57,27 @@ absl::StatusOr<L2Tier> MakeRedisL2(const RedisConfig& config) {
   HPS_ASSIGN_OR_RETURN(RedisTier redis, MakeRedisTier(config));
   return L2Tier{.tier = std::move(redis.tier),
                 .remote_statistics = std::move(redis.statistics),
-                .open_shared = std::move(redis.open_shared)};
+                .open_shared = [open = std::move(redis.open_shared)](
+                                   const TableInfo& info, bool writes_changes,
+                                   uint64_t /*bytes_max*/) { return open(info, writes_changes); }};
 }
 
 absl::StatusOr<L2Tier> MakeMemoryRedisL2(const L2Config& config) {
   HPS_ASSIGN_OR_RETURN(L2Tier redis, MakeRedisL2(config.redis));
   L2Tier memory = MakeMemoryL2(config);
-  return L2Tier{.tier = MakeLayeredTier(std::move(memory.tier), std::move(redis.tier)),
+  const std::shared_ptr<LossyTier> near = std::move(memory.tier);
+  const auto open_shared = [near, open = std::move(redis.open_shared)](
+                               const TableInfo& info, bool writes_changes,
+                               uint64_t bytes_max) -> absl::StatusOr<OpenedSharedTable> {
+    HPS_ASSIGN_OR_RETURN(OpenedSharedTable opened, open(info, writes_changes, 0));
+    HPS_ASSIGN_OR_RETURN(opened.table, AddNearPart(*near, info.spec, info.incarnation, bytes_max,
+                                                   std::move(opened.table)));
+    return opened;
+  };
+  return L2Tier{.tier = MakeLayeredTier(near, std::move(redis.tier)),
                 .bytes_for = std::move(memory.bytes_for),
                 .remote_statistics = std::move(redis.remote_statistics),
-                .open_shared = std::move(redis.open_shared)};
+                .open_shared = open_shared};
 }
 
 }  // namespace

@@ -131,7 +131,7 @@ absl::StatusOr<std::unique_ptr<SessionFactory>> SessionFactory::Create(const Opt
   HPS_ASSIGN_OR_RETURN(auto fetch,
                        FetchService::Create({.fetch_executor = options.fetch_executor,
                                              .promote_executor = options.promote_executor,
-                                             .jobs_per_level = options.scratch_count}));
+                                             .scratch_count = options.scratch_count}));
   return std::make_unique<SessionFactoryImpl>(options, std::move(fetch));
 }
 

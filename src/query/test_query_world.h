@@ -52,6 +52,7 @@ struct WorldTableOptions {
   std::vector<std::byte> default_row{};
   bool has_l2 = true;
   bool l2_blocks = false;
+  LossyTier* l2_tier = nullptr;  // asks level 2 for several tables at once
   double hit_rate_threshold = 1.0;
   std::vector<Key> keys{};  // rows in L3, of version 0
   std::set<Key> lost_keys{};
@@ -114,6 +115,7 @@ inline WorldTable MakeWorldTable(const WorldTableOptions& options, Executor* exe
     if (options.l2_blocks) table.l2_faults->set_can_block(true);
     parts.l2 = WithFaults(std::make_unique<ObservedLossyTable>(std::move(l2), table.l2_log),
                           table.l2_faults.get());
+    parts.l2_tier = options.l2_tier;
   }
   parts.hit_rate_threshold = options.hit_rate_threshold;
   table.served = *LiveTable::Create(std::move(parts));

@@ -29,6 +29,7 @@ LiveTable::LiveTable(Parts parts)
       default_row_float32_(spec_.dim * sizeof(float)),
       l3_(std::move(parts.l3)),
       l2_(std::move(parts.l2)),
+      l2_tier_(parts.l2_tier),
       shared_(parts.shared) {
   default_row_.resize(spec_.row_bytes());  // an empty default row means zeros
   ConvertToFloat32(spec_.dtype, default_row_.data(), spec_.dim, default_row_float32_.data());

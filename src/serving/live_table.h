@@ -36,6 +36,7 @@ class LiveTable {
   struct Parts {
     std::unique_ptr<DurableTable> l3;  // gives the schema and the incarnation
     std::unique_ptr<LossyTable> l2;    // null: the model has no L2
+    LossyTier* l2_tier = nullptr;      // asks `l2` together with others; null: it is asked alone
     SharedTable* shared = nullptr;     // a part of `l2` that several nodes share
     double hit_rate_threshold = 1.0;   // where a request names none
   };
@@ -57,7 +58,9 @@ class LiveTable {
   std::span<const std::byte> default_row_float32() const { return default_row_float32_; }
 
   DurableTable& l3() const { return *l3_; }
-  LossyTable* l2() const { return l2_.get(); }     // null when there is none
+  LossyTable* l2() const { return l2_.get(); }  // null when there is none
+  // Asks level 2 for several tables at once; null: each table is asked alone.
+  LossyTier* l2_tier() const { return l2_tier_; }
   SharedTable* shared() const { return shared_; }  // null: this node has its L2 for itself
 
   // The table in the cache number `cache` of SessionFactory::Options::caches; null while there is
@@ -114,6 +117,7 @@ class LiveTable {
   std::atomic<bool> retired_{false};
   const std::unique_ptr<DurableTable> l3_;
   const std::unique_ptr<LossyTable> l2_;
+  LossyTier* const l2_tier_;
   SharedTable* const shared_;
   std::array<CacheSlot, kCachesMax> l1_;
 };

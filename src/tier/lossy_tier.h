@@ -94,6 +94,18 @@ class LossyTable {
   virtual bool has_near_part() const = 0;
 };
 
+// One table's part of a fetch from several tables.
+struct TableFetch {
+  LossyTable* table = nullptr;
+  FetchBatch batch{};
+  absl::StatusOr<FetchCounts> counts = FetchCounts();  // as LossyTable::Fetch returns it
+};
+
+// Asks the tables one after the other.
+inline void FetchEach(std::span<TableFetch> fetches, Deadline deadline) {
+  for (TableFetch& fetch : fetches) fetch.counts = fetch.table->Fetch(fetch.batch, deadline);
+}
+
 // What holds for all tables of a level.
 struct LossyTraits {
   bool enumerable = true;  // HottestKeys names what is held, and Statistics counts it
@@ -115,6 +127,12 @@ class LossyTier {
   virtual absl::StatusOr<std::unique_ptr<LossyTable>> OpenTable(const TableSpec& spec,
                                                                 Incarnation incarnation,
                                                                 uint64_t bytes_max) = 0;
+
+  // As LossyTable::Fetch of each table; sets the counts of each. A level outside this process asks
+  // all of its tables at once: that costs one round trip to each server, however many tables there
+  // are. A table of another level is asked alone. A table that fails leaves the others their
+  // answers.
+  virtual void Fetch(std::span<TableFetch> fetches, Deadline deadline) = 0;
 };
 
 }  // namespace hps

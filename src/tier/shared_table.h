@@ -29,8 +29,8 @@ class SharedTable {
   virtual ~SharedTable() = default;
 
   // Before level 3 shows the change, which opened `epoch`: rows of these keys that lack it are no
-  // longer taken, and promotions that read such rows are refused, always. So
-  // LossyTable::RaiseWatermarks has nothing to do.
+  // longer taken, and promotions that read such rows are refused, always. So RaiseWatermarks,
+  // Update and Erase of the LossyTable have nothing to do.
   virtual void BeginChange(std::span<const Key> keys, ApplyEpoch epoch,
                            std::span<const StreamPosition> positions) = 0;
 

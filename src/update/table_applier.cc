@@ -269,11 +269,9 @@ void TableApplier::Quarantine(LevelHealth& health, std::string_view level) {
 // old ones after the new ones, so it loses the keys.
 void TableApplier::WriteL2(LiveTable& live, const DurableWrite& write, bool written) {
   LossyTable* const l2 = live.l2();
-  // A shared level takes no row of these keys until the change has been written.
-  if (live.shared() != nullptr) {
-    if (written) live.shared()->EndChange(write);
-    return;
-  }
+  // A shared level takes no row of these keys until the change has been written. What follows
+  // changes the part in memory that may stand before it.
+  if (live.shared() != nullptr && written) live.shared()->EndChange(write);
   if (l2 == nullptr || live.l2_health().needs_clearing()) return;
   absl::Status status;
   if (!written) {

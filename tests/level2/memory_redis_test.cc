@@ -103,6 +103,46 @@ TEST_F(MemoryRedisTest, RedisHasWhatMemoryHasNoRoomFor) {
   EXPECT_GT(Fetch(/*near_only=*/true), 0u);
 }
 
+// Tables with a part in memory, and one without: what memory lacks of all of them is asked for
+// together.
+TEST_F(MemoryRedisTest, OneRoundTripForAllTables) {
+  constexpr size_t kTables = 26;
+  TestRedis redis({});
+  tier_ = TierOn(redis.Config());
+  std::vector<std::unique_ptr<LossyTable>> tables;
+  for (size_t t = 0; t < kTables; ++t) {
+    const TableSpec spec = ContractSpec(kRowBytes, "m/t" + std::to_string(t));
+    tables.push_back(*tier_->OpenTable(spec, t + 1, t == 0 ? 0 : uint64_t{1} << 20));
+    EXPECT_EQ(tables[t]->has_near_part(), t != 0);
+    ContractRows rows(t, {1, 2}, kRowBytes, 3);
+    ASSERT_TRUE(tables[t]->Insert(rows.batch(), 0).ok());
+  }
+  const auto fetch = [&](const std::vector<Key>& keys, size_t hits) {
+    std::vector<std::unique_ptr<ContractAnswer>> answers;
+    std::vector<TableFetch> fetches;
+    for (const auto& table : tables) {
+      answers.push_back(std::make_unique<ContractAnswer>(keys, kRowBytes));
+      fetches.push_back({.table = table.get(), .batch = answers.back()->batch()});
+    }
+    redis.TakeReads();
+    tier_->Fetch(fetches, kNoDeadline);
+    const uint64_t reads = redis.TakeReads()[0];
+    for (size_t t = 0; t < kTables; ++t) {
+      answers[t]->Take(fetches[t].counts);
+      EXPECT_EQ(answers[t]->CountOf(FetchOutcome::kHit), hits);
+      EXPECT_TRUE(answers[t]->IsRowOf(0, t, 3)) << t;
+    }
+    return reads;
+  };
+  fetch({1, 2, 3}, 2);
+  EXPECT_EQ(fetch({1, 2, 3}, 2), 1u);
+  EXPECT_EQ(fetch({1, 2}, 2), 1u);  // of the table without a part in memory
+  tables[0] = *tier_->OpenTable(ContractSpec(kRowBytes, "m/t0"), 100, uint64_t{1} << 20);
+  ContractRows rows(0, {1, 2}, kRowBytes, 3);
+  ASSERT_TRUE(tables[0]->Insert(rows.batch(), 0).ok());
+  EXPECT_EQ(fetch({1, 2}, 2), 0u);  // memory has all
+}
+
 TEST_F(MemoryRedisTest, MemoryKeepsItsRowsWhenRedisForgets) {
   TestRedis redis({});
   Open(redis.Config());

@@ -46,8 +46,8 @@ class SharedTest(stream_case.StreamTestCase):
         self.redis = redis_servers.Servers(count, cluster=count > 1, settings=settings)
         self.addCleanup(self.redis.close)
 
-    def start_node(self, node: str, more: str = "",
-                   partitions: int = PARTITIONS) -> support.RunningServer:
+    def start_node(self, node: str, more: str = "", partitions: int = PARTITIONS,
+                   level2: str = 'kind = "redis"') -> support.RunningServer:
         directory = self.directory / node
         if not directory.exists():
             directory.mkdir()
@@ -57,7 +57,7 @@ class SharedTest(stream_case.StreamTestCase):
                  f'cluster = {"true" if len(self.redis.addresses) > 1 else "false"}\n'
                  f'timeout = "{self.redis_timeout}"\n')
         server = support.RunningServer(
-            directory, level2='kind = "redis"', sections=redis + self.update_section(more))
+            directory, level2=level2, sections=redis + self.update_section(more))
         self.addCleanup(server.kill)
         server.await_ready()
         self.await_that(lambda: len(server.overview()["stream"]["partitions"]) >= partitions)
@@ -134,12 +134,12 @@ class SharedTest(stream_case.StreamTestCase):
         self.addCleanup(done.set)
         return end
 
-    def test_nodes_at_different_speeds_over_a_redis_that_evicts(self) -> None:
+    def run_at_different_speeds(self, level2: str) -> list[support.RunningServer]:
         self.start_brokers()
         self.brokers.create_topic(TOPIC, PARTITIONS)
         self.start_redis(**{"maxmemory": "2mb", "maxmemory-policy": "allkeys-random"})
-        fast = self.start_node("fast")
-        slow = self.start_node("slow", "rows_per_second_max = 1500")
+        fast = self.start_node("fast", level2=level2)
+        slow = self.start_node("slow", "rows_per_second_max = 1500", level2=level2)
         self.publish(KEYS, 1.0)
         self.await_all(fast)
         self.await_all(slow)
@@ -156,6 +156,21 @@ class SharedTest(stream_case.StreamTestCase):
             hits = [float(line.rsplit(" ", 1)[1]) for line in text.splitlines()
                     if line.startswith("hps_lookup_keys_total") and '"hit_l2"' in line]
             self.assertGreater(sum(hits), 0)
+        return [fast, slow]
+
+    def test_nodes_at_different_speeds_over_a_redis_that_evicts(self) -> None:
+        self.run_at_different_speeds('kind = "redis"')
+
+    def test_memory_in_front_of_shared_rows(self) -> None:
+        servers = self.run_at_different_speeds('kind = "memory+redis"\nbytes_max = "256KiB"')
+        for server in servers:
+            self.assertGreater(self.metric(server, "hps_level_updates_total"), 0)
+            self.assertGreater(self.metric(server, "hps_level_rows"), 0, "memory has rows")
+        self.redis.kill(0)
+        self.publish(KEYS, max(self.published.values()) + 1)
+        for server in servers:
+            self.await_all(server)
+            self.assertIn(2, self.statuses(server, KEYS), "memory has followed the changes")
 
     def test_nodes_that_divide_the_writing_end_in_turn(self) -> None:
         self.start_brokers()

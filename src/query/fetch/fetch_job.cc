@@ -1,6 +1,7 @@
 #include "query/fetch/fetch_job.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -10,42 +11,55 @@
 
 namespace hps {
 
-FetchJob::FetchJob(FetchService& service, size_t id)
-    : service_(service),
-      id_(id),
-      keys_(new Key[kFetchTaskKeysMax]),
-      rows_(new std::byte[kFetchTaskRowBytesMax]),
-      outcomes_(new FetchOutcome[kFetchTaskKeysMax]),
-      versions_(new Version[kFetchTaskKeysMax]),
-      absent_(new uint8_t[kFetchTaskKeysMax]),
-      from_l2_(new uint8_t[kFetchTaskKeysMax]),
-      l2_outcomes_(new FetchOutcome[kFetchTaskKeysMax]),
-      missed_keys_(new Key[kFetchTaskKeysMax]) {}
+JobScratchPart::JobScratchPart(JobScratch& of, size_t from_key, size_t from_byte)
+    : scratch(&of),
+      first_key(from_key),
+      first_byte(from_byte),
+      keys(of.keys.get() + from_key),
+      rows(of.rows.get() + from_byte),
+      outcomes(of.outcomes.get() + from_key),
+      versions(of.versions.get() + from_key),
+      absent(of.absent.get() + from_key),
+      from_l2(of.from_l2.get() + from_key),
+      l2_outcomes(of.l2_outcomes.get() + from_key),
+      missed_keys(of.missed_keys.get() + from_key) {}
+
+size_t JobScratchPart::RoomFor(size_t row_bytes) const {
+  return std::min(kFetchTaskKeysMax - first_key, (kFetchTaskRowBytesMax - first_byte) / row_bytes);
+}
+
+JobScratchPart JobScratchPart::Behind(size_t key_count, size_t row_bytes) const {
+  constexpr size_t kLineBytes = 64;
+  const size_t end =
+      (first_byte + key_count * row_bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
+  return {*scratch, first_key + key_count, std::min(end, kFetchTaskRowBytesMax)};
+}
 
 size_t FetchJob::KeysMax(size_t row_bytes) {
   return std::min(kFetchTaskKeysMax, kFetchTaskRowBytesMax / row_bytes);
 }
 
 void FetchJob::Prepare(const Spec& spec, size_t key_count) {
-  HPS_CHECK(key_count <= KeysMax(spec.table->row_bytes()));
+  HPS_CHECK(key_count <= part_.RoomFor(spec.table->row_bytes()));
   spec_ = spec;
   key_count_ = key_count;
   missed_count_ = 0;
   stage_ = Stage::kFetch;
   background_ = false;
+  next_linked_ = nullptr;
 }
 
 HostRows FetchJob::RowsOf(size_t count) const {
   const size_t row_bytes = spec_.table->row_bytes();
   return {
-      .data = rows_.get(), .row_count = count, .row_bytes = row_bytes, .stride_bytes = row_bytes};
+      .data = part_.rows, .row_count = count, .row_bytes = row_bytes, .stride_bytes = row_bytes};
 }
 
 FetchBatch FetchJob::BatchOf() {
   return {.keys = keys(),
           .rows = RowsOf(key_count_),
-          .outcomes = {outcomes_.get(), key_count_},
-          .versions = {versions_.get(), key_count_},
+          .outcomes = {part_.outcomes, key_count_},
+          .versions = {part_.versions, key_count_},
           .epoch = spec_.epoch};
 }
 
@@ -54,7 +68,7 @@ void FetchJob::Fetch() {
   try {
     FetchFromLevel();
   } catch (const std::bad_alloc&) {
-    std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
+    AnswerMisses();
     failed_ = true;
     if (spec_.level == Level::kL2) {
       NoteL2Failure(absl::StatusCode::kResourceExhausted);
@@ -64,12 +78,18 @@ void FetchJob::Fetch() {
   }
 }
 
+void FetchJob::AnswerMisses() { std::fill_n(part_.outcomes, key_count_, FetchOutcome::kMiss); }
+
+void FetchJob::BeginAnswer() {
+  failed_ = false;
+  std::fill_n(part_.versions, key_count_, Version{0});
+  AnswerMisses();
+  std::fill_n(part_.from_l2, key_count_, uint8_t{0});
+}
+
 void FetchJob::FetchFromLevel() {
   LiveTable& table = *spec_.table;
-  failed_ = false;
-  std::fill_n(versions_.get(), key_count_, Version{0});
-  std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
-  std::fill_n(from_l2_.get(), key_count_, uint8_t{0});
+  BeginAnswer();
   if (spec_.level == Level::kL3) {
     // What it reached before it failed is valid; the rest is kMiss.
     const absl::Status fetched = table.l3().Fetch(BatchOf(), spec_.deadline).status();
@@ -78,11 +98,35 @@ void FetchJob::FetchFromLevel() {
     if (table.l2() != nullptr && table.epochs().begun() > spec_.epoch) RevalidateInL2();
     return;
   }
-  const absl::Status fetched = table.l2()->Fetch(BatchOf(), spec_.deadline).status();
+  TakeL2Status(table.l2()->Fetch(BatchOf(), spec_.deadline).status());
+}
+
+void FetchJob::TakeL2Status(const absl::Status& fetched) {
   failed_ = !fetched.ok();
   if (!failed_) return;
-  std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
+  AnswerMisses();
   NoteL2Failure(fetched.code());
+}
+
+// As Fetch, no exception leaves it.
+void FetchJob::FetchLinked() {
+  std::array<TableFetch, kJobsPerCallMax> room;
+  size_t count = 0;
+  for (FetchJob* job = this; job != nullptr; job = job->next_linked_) {
+    HPS_CHECK(count < room.size());
+    job->BeginAnswer();
+    room[count].table = job->spec_.table->l2();
+    room[count++].batch = job->BatchOf();
+  }
+  const std::span<TableFetch> fetches = std::span(room).first(count);
+  try {
+    spec_.table->l2_tier()->Fetch(fetches, spec_.deadline);
+  } catch (const std::bad_alloc&) {
+    for (TableFetch& fetch : fetches) fetch.counts = absl::ResourceExhaustedError("");
+  }
+  size_t taken = 0;
+  for (FetchJob* job = this; job != nullptr; job = job->next_linked_)
+    job->TakeL2Status(fetches[taken++].counts.status());
 }
 
 void FetchJob::NoteL2Failure(absl::StatusCode code) {
@@ -98,7 +142,7 @@ void FetchJob::NoteL2Failure(absl::StatusCode code) {
 void FetchJob::RefetchFromL2() {
   spec_.epoch = spec_.table->epochs().published();
   if (spec_.table->l2_health().quarantined()) {
-    std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
+    std::fill_n(part_.outcomes, key_count_, FetchOutcome::kMiss);
   } else {
     Fetch();
   }
@@ -116,18 +160,19 @@ void FetchJob::RevalidateInL2() {
     return;
   }
   FetchBatch batch = BatchOf();
-  batch.outcomes = {l2_outcomes_.get(), key_count_};
+  batch.outcomes = {part_.l2_outcomes, key_count_};
   const absl::Status fetched = table.l2()->Fetch(batch, spec_.deadline).status();
   if (!fetched.ok()) {
     NoteL2Failure(fetched.code());
     // Rows may have been overwritten: what L3 said of them is lost.
-    std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
+    std::fill_n(part_.outcomes, key_count_, FetchOutcome::kMiss);
     return;
   }
   for (size_t i = 0; i < key_count_; ++i) {
-    if (l2_outcomes_[i] != FetchOutcome::kHit && l2_outcomes_[i] != FetchOutcome::kAbsent) continue;
-    outcomes_[i] = l2_outcomes_[i];
-    from_l2_[i] = 1;
+    if (part_.l2_outcomes[i] != FetchOutcome::kHit && part_.l2_outcomes[i] != FetchOutcome::kAbsent)
+      continue;
+    part_.outcomes[i] = part_.l2_outcomes[i];
+    part_.from_l2[i] = 1;
   }
 }
 
@@ -165,13 +210,24 @@ void FetchJob::Run() {
     service_.ContinueDetached(this);
     return;
   }
-  // A job that is begun after its deadline would only keep a thread from one that is in time.
-  if (service_.clock().Now() < spec_.deadline) {
+  RunLinked();
+}
+
+void FetchJob::RunLinked() {
+  // Jobs that are begun after their deadline would only keep a thread from those that are in time.
+  if (service_.clock().Now() >= spec_.deadline) {
+    for (FetchJob* job = this; job != nullptr; job = job->next_linked_) job->AnswerMisses();
+  } else if (next_linked_ == nullptr) {
     Fetch();
   } else {
-    std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
+    FetchLinked();
   }
-  if (!Complete()) service_.ContinueDetached(this);
+  // A job that is complete belongs to its session, or goes on alone.
+  for (FetchJob* job = this; job != nullptr;) {
+    FetchJob* const next = std::exchange(job->next_linked_, nullptr);
+    if (!job->Complete()) service_.ContinueDetached(job);
+    job = next;
+  }
 }
 
 bool FetchJob::L1Takes(const Spec& spec) {
@@ -212,11 +268,12 @@ void FetchJob::Promote() {
 void FetchJob::PromoteIntoL2(LossyTable& l2) {
   const size_t count = KeepOnly(FetchOutcome::kHit, FetchOutcome::kAbsent);
   if (count == 0) return;
-  for (size_t i = 0; i < count; ++i) absent_[i] = outcomes_[i] == FetchOutcome::kAbsent ? 1 : 0;
+  for (size_t i = 0; i < count; ++i)
+    part_.absent[i] = part_.outcomes[i] == FetchOutcome::kAbsent ? 1 : 0;
   const RowBatch batch = {.keys = keys(),
                           .rows = RowsOf(count),
-                          .versions = {versions_.get(), count},
-                          .absent = {absent_.get(), count},
+                          .versions = {part_.versions, count},
+                          .absent = {part_.absent, count},
                           .admission = admission()};
   const absl::Status inserted = l2.Insert(batch, spec_.epoch).status();
   if (inserted.ok()) return;
@@ -229,7 +286,7 @@ void FetchJob::PromoteIntoL1(DeviceCacheTable& l1) {
   if (count == 0) return;
   const RowBatch batch = {.keys = keys(),
                           .rows = RowsOf(count),
-                          .versions = {versions_.get(), count},
+                          .versions = {part_.versions, count},
                           .admission = admission()};
   const absl::Status replaced = l1.InsertIfAbsent(batch, spec_.epoch).status();
   // Its writer has too much to do: nothing is wrong with the level.
@@ -239,13 +296,14 @@ void FetchJob::PromoteIntoL1(DeviceCacheTable& l1) {
 
 void FetchJob::ListMisses() {
   for (size_t i = 0; i < key_count_; ++i) {
-    if (outcomes_[i] == FetchOutcome::kMiss) missed_keys_[missed_count_++] = keys_[i];
+    if (part_.outcomes[i] == FetchOutcome::kMiss)
+      part_.missed_keys[missed_count_++] = part_.keys[i];
   }
 }
 
 void FetchJob::AskL3ForMisses() {
-  std::sort(missed_keys_.get(), missed_keys_.get() + missed_count_);  // L3 is fastest so
-  std::copy_n(missed_keys_.get(), missed_count_, keys_.get());
+  std::sort(part_.missed_keys, part_.missed_keys + missed_count_);  // L3 is fastest so
+  std::copy_n(part_.missed_keys, missed_count_, part_.keys);
   Spec spec = spec_;
   spec.level = Level::kL3;
   spec.deadline = DeadlineAfter(service_.clock(), kBackgroundFetchTimeout);
@@ -257,12 +315,12 @@ size_t FetchJob::KeepOnly(FetchOutcome outcome, FetchOutcome or_outcome) {
   const size_t row_bytes = spec_.table->row_bytes();
   size_t kept = 0;
   for (size_t i = 0; i < key_count_; ++i) {
-    if (outcomes_[i] != outcome && outcomes_[i] != or_outcome) continue;
+    if (part_.outcomes[i] != outcome && part_.outcomes[i] != or_outcome) continue;
     if (kept != i) {
-      keys_[kept] = keys_[i];
-      outcomes_[kept] = outcomes_[i];
-      versions_[kept] = versions_[i];
-      std::memcpy(rows_.get() + kept * row_bytes, rows_.get() + i * row_bytes, row_bytes);
+      part_.keys[kept] = part_.keys[i];
+      part_.outcomes[kept] = part_.outcomes[i];
+      part_.versions[kept] = part_.versions[i];
+      std::memcpy(part_.rows + kept * row_bytes, part_.rows + i * row_bytes, row_bytes);
     }
     ++kept;
   }

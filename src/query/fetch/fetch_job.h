@@ -1,5 +1,6 @@
-// A pooled fetch: some keys of one table, asked of one level, with the scratch for the answer. The
-// session that waits for it and the task that runs it own it together.
+// A pooled fetch: some keys of one table, asked of one level, with scratch for the answer. The
+// session that waits for it and the task that runs it own it together. Several small jobs share one
+// scratch buffer; each has a part of it.
 //
 // A session fills in the keys, posts the job (FetchService::Post) and waits for its latch until the
 // deadline. Then it calls TryCollect: if true, the answer is there and the job belongs to the
@@ -34,6 +35,54 @@ struct ReturnFetchJob;
 
 inline constexpr size_t kNoCache = kCachesMax;
 
+// Memory for the keys and rows of jobs. It is touched only as it is used.
+struct JobScratch {
+  const std::unique_ptr<Key[]> keys = std::make_unique_for_overwrite<Key[]>(kFetchTaskKeysMax);
+  const std::unique_ptr<std::byte[]> rows =
+      std::make_unique_for_overwrite<std::byte[]>(kFetchTaskRowBytesMax);
+  const std::unique_ptr<FetchOutcome[]> outcomes =
+      std::make_unique_for_overwrite<FetchOutcome[]>(kFetchTaskKeysMax);
+  const std::unique_ptr<Version[]> versions =
+      std::make_unique_for_overwrite<Version[]>(kFetchTaskKeysMax);
+  const std::unique_ptr<uint8_t[]> absent =
+      std::make_unique_for_overwrite<uint8_t[]>(kFetchTaskKeysMax);
+  const std::unique_ptr<uint8_t[]> from_l2 =
+      std::make_unique_for_overwrite<uint8_t[]>(kFetchTaskKeysMax);
+  const std::unique_ptr<FetchOutcome[]> l2_outcomes =
+      std::make_unique_for_overwrite<FetchOutcome[]>(kFetchTaskKeysMax);
+  const std::unique_ptr<Key[]> missed_keys =
+      std::make_unique_for_overwrite<Key[]>(kFetchTaskKeysMax);
+  // For the pool, under its mutex: jobs that have a part, and those of them that nobody waits for.
+  size_t job_count = 0;
+  size_t detached_count = 0;
+};
+
+// What one job has of a scratch buffer, from a key and a byte of the rows on.
+struct JobScratchPart {
+  JobScratchPart() = default;
+  JobScratchPart(JobScratch& of, size_t from_key, size_t from_byte);
+
+  // Keys that have room in it, up to the end of the buffer.
+  size_t RoomFor(size_t row_bytes) const;
+  // What is left behind so many keys.
+  JobScratchPart Behind(size_t key_count, size_t row_bytes) const;
+
+  JobScratch* scratch = nullptr;
+  size_t first_key = 0;
+  size_t first_byte = 0;
+  Key* keys = nullptr;
+  std::byte* rows = nullptr;
+  FetchOutcome* outcomes = nullptr;
+  Version* versions = nullptr;
+  uint8_t* absent = nullptr;
+  uint8_t* from_l2 = nullptr;
+  FetchOutcome* l2_outcomes = nullptr;
+  Key* missed_keys = nullptr;  // for a background job that goes on from L2 to L3
+};
+
+// Jobs that one call of level 2 answers.
+inline constexpr size_t kJobsPerCallMax = 32;
+
 class FetchJob final : public Task {
  public:
   enum class Level : uint8_t { kL2, kL3 };
@@ -50,20 +99,21 @@ class FetchJob final : public Task {
   };
 
   // `service` owns the job; `id` is its number there.
-  FetchJob(FetchService& service, size_t id);
+  FetchJob(FetchService& service, size_t id) : service_(service), id_(id) {}
 
-  // Keys of `row_bytes` that one job takes.
+  // Keys of `row_bytes` that a job takes at most, with a scratch buffer of its own.
   static size_t KeysMax(size_t row_bytes);
 
-  // Begins a fetch of `key_count` keys; the caller fills in keys().
+  // Begins a fetch of `key_count` keys; the caller fills in keys(). REQUIRES: the job's part of the
+  // scratch buffer has room for them.
   void Prepare(const Spec& spec, size_t key_count);
 
-  std::span<Key> keys() { return {keys_.get(), key_count_}; }
+  std::span<Key> keys() { return {part_.keys, key_count_}; }
   // Valid once Fetch has run. Every key has an outcome; kMiss where the level gave none.
-  std::span<const FetchOutcome> outcomes() const { return {outcomes_.get(), key_count_}; }
+  std::span<const FetchOutcome> outcomes() const { return {part_.outcomes, key_count_}; }
   // L2, also for a key of an L3 job that L2 turned out to hold.
-  Level level(size_t i) const { return from_l2_[i] != 0 ? Level::kL2 : spec_.level; }
-  const std::byte* row(size_t i) const { return rows_.get() + i * spec_.table->row_bytes(); }
+  Level level(size_t i) const { return part_.from_l2[i] != 0 ? Level::kL2 : spec_.level; }
+  const std::byte* row(size_t i) const { return part_.rows + i * spec_.table->row_bytes(); }
   const Spec& spec() const { return spec_; }
   size_t id() const { return id_; }
 
@@ -94,7 +144,13 @@ class FetchJob final : public Task {
 
   static bool L1Takes(const Spec& spec);
   static bool L2Takes(const Spec& spec);
+  void BeginAnswer();
+  void AnswerMisses();
   void FetchFromLevel();
+  // Asks for this job and those that are linked to it with one call of level 2.
+  void FetchLinked();
+  void TakeL2Status(const absl::Status& fetched);
+  void RunLinked();
   void RefetchFromL2();
   void NoteL2Failure(absl::StatusCode code);
   HostRows RowsOf(size_t count) const;
@@ -114,14 +170,7 @@ class FetchJob final : public Task {
 
   FetchService& service_;
   const size_t id_;
-  const std::unique_ptr<Key[]> keys_;
-  const std::unique_ptr<std::byte[]> rows_;
-  const std::unique_ptr<FetchOutcome[]> outcomes_;
-  const std::unique_ptr<Version[]> versions_;
-  const std::unique_ptr<uint8_t[]> absent_;
-  const std::unique_ptr<uint8_t[]> from_l2_;
-  const std::unique_ptr<FetchOutcome[]> l2_outcomes_;
-  const std::unique_ptr<Key[]> missed_keys_;  // for a background job that goes on from L2 to L3
+  JobScratchPart part_;
   Spec spec_;
   size_t key_count_ = 0;
   size_t missed_count_ = 0;
@@ -129,7 +178,9 @@ class FetchJob final : public Task {
   Stage stage_ = Stage::kFetch;
   bool background_ = false;  // posted with nobody waiting
   bool detached_ = false;    // counted by the pool: in the background, or promoting
-  SnapshotPin pin_;          // held while a task owns or shares the job
+  // The task of a list's first job runs all jobs of the list.
+  FetchJob* next_linked_ = nullptr;
+  SnapshotPin pin_;  // held while a task owns or shares the job
   Mutex mutex_;
   Latch* latch_ HPS_GUARDED_BY(mutex_) = nullptr;  // null: nobody waits
   bool done_ HPS_GUARDED_BY(mutex_) = false;

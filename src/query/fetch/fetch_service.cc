@@ -14,82 +14,114 @@ void ReturnFetchJob::operator()(FetchJob* job) const { job->service_.Return(job)
 absl::StatusOr<std::unique_ptr<FetchService>> FetchService::Create(const Options& options) {
   if (options.fetch_executor == nullptr || options.promote_executor == nullptr)
     return absl::InvalidArgumentError("fetch service: an executor is missing");
-  if (options.jobs_per_level < 2) {
-    return absl::InvalidArgumentError(absl::StrCat("fetch service: ", options.jobs_per_level,
+  if (options.scratch_count < 2) {
+    return absl::InvalidArgumentError(absl::StrCat("fetch service: ", options.scratch_count,
                                                    " scratch buffers; at least 2 are needed"));
   }
   try {
     return std::unique_ptr<FetchService>(new FetchService(options));
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(absl::StrCat("fetch service: no memory for 2 x ",
-                                                     options.jobs_per_level, " scratch buffers of ",
+                                                     options.scratch_count, " scratch buffers of ",
                                                      kFetchTaskRowBytesMax, " bytes"));
   }
 }
 
 FetchService::FetchService(const Options& options)
-    : options_(options), in_flight_(options.jobs_per_level * pools_.size()) {
+    : options_(options), in_flight_(JobCount(options) * pools_.size()) {
   size_t id = 0;
   for (Pool& pool : pools_) {
     MutexLock lock(pool.mutex);
-    for (size_t i = 0; i < options.jobs_per_level; ++i)
+    for (size_t i = 0; i < options.scratch_count; ++i)
+      pool.scratches.push_back(std::make_unique<JobScratch>());
+    for (size_t i = 0; i < JobCount(options); ++i)
       pool.jobs.push_back(std::make_unique<FetchJob>(*this, id++));
-    for (const auto& job : pool.jobs) pool.free.push_back(job.get());
+    for (const auto& scratch : pool.scratches) pool.free_scratches.push_back(scratch.get());
+    for (const auto& job : pool.jobs) pool.free_jobs.push_back(job.get());
   }
 }
 
 FetchService::~FetchService() {
   for (Pool& pool : pools_) {
     MutexLock lock(pool.mutex);
-    HPS_CHECK(pool.free.size() == pool.jobs.size());
+    HPS_CHECK(pool.free_jobs.size() == pool.jobs.size());
   }
 }
 
 FetchJobLease FetchService::Acquire(FetchJob::Level level) {
   Pool& pool = pools_[static_cast<size_t>(level)];
   MutexLock lock(pool.mutex);
-  if (pool.free.empty()) return nullptr;
-  FetchJob* job = pool.free.back();
-  pool.free.pop_back();
+  if (pool.free_scratches.empty()) return nullptr;
+  JobScratch& scratch = *pool.free_scratches.back();
+  pool.free_scratches.pop_back();
+  return TakeJob(pool, JobScratchPart(scratch, 0, 0));
+}
+
+FetchJobLease FetchService::AcquireBehind(const FetchJob& last, size_t key_count,
+                                          size_t row_bytes) {
+  const JobScratchPart part = last.part_.Behind(last.key_count_, last.spec_.table->row_bytes());
+  if (part.RoomFor(row_bytes) < key_count) return nullptr;
+  Pool& pool = PoolOf(last);
+  MutexLock lock(pool.mutex);
+  return TakeJob(pool, part);
+}
+
+// A scratch buffer has at most the jobs of one call.
+FetchJobLease FetchService::TakeJob(Pool& pool, const JobScratchPart& part) {
+  HPS_CHECK(!pool.free_jobs.empty());
+  FetchJob* const job = pool.free_jobs.back();
+  pool.free_jobs.pop_back();
+  job->part_ = part;
+  ++part.scratch->job_count;
   return FetchJobLease(job);
 }
 
 size_t FetchService::FairShare(FetchJob::Level level) const {
   const Pool& pool = pools_[static_cast<size_t>(level)];
   MutexLock lock(pool.mutex);
-  return std::max<size_t>(1, pool.free.size() / 2);
+  return std::max<size_t>(1, pool.free_scratches.size() / 2);
 }
 
 bool FetchService::Claim(FetchJob* job) {
   if (job->detached_) return true;
   Pool& pool = PoolOf(*job);
-  if (pool.detached.fetch_add(1, std::memory_order_relaxed) >= options_.jobs_per_level / 2) {
-    pool.detached.fetch_sub(1, std::memory_order_relaxed);
-    return false;
+  MutexLock lock(pool.mutex);
+  if (job->part_.scratch->detached_count == 0) {
+    if (pool.detached >= options_.scratch_count / 2) return false;
+    ++pool.detached;
   }
+  ++job->part_.scratch->detached_count;
   job->detached_ = true;
   return true;
 }
 
 void FetchService::Return(FetchJob* job) {
   Pool& pool = PoolOf(*job);
-  if (job->detached_) pool.detached.fetch_sub(1, std::memory_order_relaxed);
-  job->detached_ = false;
   MutexLock lock(pool.mutex);
-  pool.free.push_back(job);
+  JobScratch& scratch = *job->part_.scratch;
+  if (std::exchange(job->detached_, false) && --scratch.detached_count == 0) --pool.detached;
+  if (--scratch.job_count == 0) pool.free_scratches.push_back(&scratch);
+  pool.free_jobs.push_back(job);
 }
 
-bool FetchService::Post(FetchJob& job, SnapshotPin pin, Latch& latch) {
-  {
+bool FetchService::Post(std::span<FetchJob* const> jobs, const LiveModel::Guard& guard,
+                        Latch& latch) {
+  FetchJob* next = nullptr;
+  for (size_t i = jobs.size(); i > 0; --i) {
+    FetchJob& job = *jobs[i - 1];
+    job.next_linked_ = std::exchange(next, &job);
+    job.pin_ = SnapshotPin(guard);
     MutexLock lock(job.mutex_);
     job.latch_ = &latch;
     job.done_ = false;
   }
-  job.pin_ = std::move(pin);
-  if (options_.fetch_executor->Post(&job).ok()) return true;
-  job.pin_.Release();
-  MutexLock lock(job.mutex_);
-  job.latch_ = nullptr;
+  if (options_.fetch_executor->Post(jobs.front()).ok()) return true;
+  for (FetchJob* const job : jobs) {
+    job->next_linked_ = nullptr;
+    job->pin_.Release();
+    MutexLock lock(job->mutex_);
+    job->latch_ = nullptr;
+  }
   return false;
 }
 

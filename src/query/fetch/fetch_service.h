@@ -1,10 +1,11 @@
 // Fetching from levels that can block, and promotion: the work of lookups that is not done on the
 // caller's thread.
 //
-// A bounded pool of jobs for each blocking level: when all are held, by calls, by promotions or by
-// work that outlived its call, the level counts as down for those that find none. Promotions and
-// background fetches may hold half of them, so that inserting never stands in the way of answering;
-// one more promotion is dropped and counted, one more background fetch is refused.
+// A bounded pool of scratch buffers for each blocking level: when all are held, by calls, by
+// promotions or by work that outlived its call, the level counts as down for those that find none.
+// Promotions and background fetches may hold half of them, so that inserting never stands in the
+// way of answering; one more promotion is dropped and counted, one more background fetch is
+// refused.
 //
 // Thread-safe. Must outlive the executors' last task.
 #pragma once
@@ -14,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -40,7 +42,7 @@ class FetchService {
   struct Options {
     Executor* fetch_executor = nullptr;
     Executor* promote_executor = nullptr;
-    size_t jobs_per_level = 0;
+    size_t scratch_count = 0;  // for each level
   };
 
   static absl::StatusOr<std::unique_ptr<FetchService>> Create(const Options& options);
@@ -48,16 +50,22 @@ class FetchService {
   FetchService(const FetchService&) = delete;
   FetchService& operator=(const FetchService&) = delete;
 
-  // Null when all jobs of the level are held.
+  // A job with a scratch buffer of its own. Null when all of the level are held.
   FetchJobLease Acquire(FetchJob::Level level);
+  // A job of the same level in the rest of the scratch buffer of `last`, which was prepared as the
+  // last one there and has not been posted. Null if there is no room for so many keys.
+  FetchJobLease AcquireBehind(const FetchJob& last, size_t key_count, size_t row_bytes);
 
-  // How many jobs of a level one call may hold at a time, so that others find some: a share of
-  // those that are free now, at least one.
+  // How many scratch buffers of a level one call may hold at a time, so that others find some: a
+  // share of those that are free now, at least one.
   size_t FairShare(FetchJob::Level level) const;
 
-  // Shares the job with a task that counts `latch` down when it is done. On true the caller owes a
-  // TryCollect once it has waited; on false (the queue is full) nothing has happened.
-  bool Post(FetchJob& job, SnapshotPin pin, Latch& latch);
+  // Shares the jobs with one task, which counts `latch` down as each of them is done. Several jobs
+  // are one call of level 2 (LossyTier::Fetch). On true the caller owes a TryCollect of each once
+  // it has waited; on false (the queue is full) nothing has happened. REQUIRES: 1 to
+  // kJobsPerCallMax jobs; several are of one level 2, whose tables have a tier, and have one
+  // deadline.
+  bool Post(std::span<FetchJob* const> jobs, const LiveModel::Guard& guard, Latch& latch);
 
   // Fetches with nobody waiting, from L2 down to L3 where the order says L2, and promotes. False:
   // there are too many of its kind, or the queue is full; the job has been returned.
@@ -106,14 +114,21 @@ class FetchService {
   };
 
   struct Pool {
+    std::vector<std::unique_ptr<JobScratch>> scratches;
     std::vector<std::unique_ptr<FetchJob>> jobs;
     mutable Mutex mutex;
-    std::vector<FetchJob*> free HPS_GUARDED_BY(mutex);  // capacity for all: never allocates
-    std::atomic<size_t> detached{0};                    // in the background, or promoting
+    // With capacity for all: they never allocate.
+    std::vector<JobScratch*> free_scratches HPS_GUARDED_BY(mutex);
+    std::vector<FetchJob*> free_jobs HPS_GUARDED_BY(mutex);
+    // Scratch buffers with a job in the background, or promoting.
+    size_t detached HPS_GUARDED_BY(mutex) = 0;
   };
 
   explicit FetchService(const Options& options);
-  Pool& PoolOf(const FetchJob& job) { return pools_[job.id() / options_.jobs_per_level]; }
+  // Of each level.
+  static size_t JobCount(const Options& options) { return kJobsPerCallMax * options.scratch_count; }
+  Pool& PoolOf(const FetchJob& job) { return pools_[job.id() / JobCount(options_)]; }
+  static FetchJobLease TakeJob(Pool& pool, const JobScratchPart& part) HPS_REQUIRES(pool.mutex);
   void Return(FetchJob* job);
   // Counts the job as one that nobody waits for, until it is returned. False: there are too many.
   bool Claim(FetchJob* job);

@@ -36,6 +36,11 @@ bool LevelFetch::CanBlock(const TableLookup& table, FetchJob::Level level) {
   return level == FetchJob::Level::kL3 || table.table->l2()->can_block();
 }
 
+LossyTier* LevelFetch::TierOf(const TableLookup& table, FetchJob::Level level) {
+  if (level == FetchJob::Level::kL3 || !table.table->l2()->can_block()) return nullptr;
+  return table.table->l2_tier();
+}
+
 void LevelFetch::Fetch(std::span<TableLookup> tables, FetchJob::Level level,
                        const LiveModel::Guard& guard, Deadline deadline, AfterBatch after_batch) {
   size_t open_count = 0;
@@ -68,7 +73,7 @@ void LevelFetch::BypassFailing(TableLookup& table) {
 
 void LevelFetch::BuildBatch(std::span<TableLookup> tables, FetchJob::Level level, Deadline deadline,
                             Progress* progress) {
-  const size_t flights_max = std::min(kBatchJobsMax, service_.FairShare(level));
+  scratches_left_ = service_.FairShare(level);
   const bool too_late = IsTooLate(deadline);
   for (; progress->table < tables.size(); ++progress->table, progress->open = 0) {
     TableLookup& table = tables[progress->table];
@@ -80,7 +85,7 @@ void LevelFetch::BuildBatch(std::span<TableLookup> tables, FetchJob::Level level
       continue;
     }
     while (progress->open < open_count) {
-      if (task_count_ == flights_max) return;
+      if (task_count_ == kBatchJobsMax) return;
       if (!AddTask(table, level, progress->open, deadline)) return;
       progress->open += tasks_[task_count_ - 1].key_count;
     }
@@ -89,10 +94,13 @@ void LevelFetch::BuildBatch(std::span<TableLookup> tables, FetchJob::Level level
 
 bool LevelFetch::AddTask(TableLookup& table, FetchJob::Level level, size_t first,
                          Deadline deadline) {
-  FetchJobLease job = service_.Acquire(level);
+  // A tier that answers jobs together answers a large job as fast as several small ones.
+  const size_t keys_max = TierOf(table, level) == nullptr ? job_keys_max_ : kFetchTaskKeysMax;
+  const size_t row_bytes = table.table->row_bytes();
+  const size_t key_count =
+      std::min({table.misses.pending().size() - first, keys_max, FetchJob::KeysMax(row_bytes)});
+  FetchJobLease job = AcquireJob(level, key_count, row_bytes);
   if (job == nullptr) return false;
-  const size_t key_count = std::min({table.misses.pending().size() - first, job_keys_max_,
-                                     FetchJob::KeysMax(table.table->row_bytes())});
   job->Prepare(OrderFor(table, level, deadline), key_count);
   FillKeys(table.misses, first, job->keys());
   tasks_[task_count_++] = {
@@ -100,15 +108,26 @@ bool LevelFetch::AddTask(TableLookup& table, FetchJob::Level level, size_t first
   return true;
 }
 
+// In the scratch buffer of the job before, if there is room.
+FetchJobLease LevelFetch::AcquireJob(FetchJob::Level level, size_t key_count, size_t row_bytes) {
+  if (task_count_ > 0) {
+    FetchJobLease job = service_.AcquireBehind(*tasks_[task_count_ - 1].job, key_count, row_bytes);
+    if (job != nullptr) return job;
+  }
+  if (scratches_left_ == 0) return nullptr;
+  --scratches_left_;
+  return service_.Acquire(level);
+}
+
 void LevelFetch::SubmitBatch(FetchJob::Level level, const LiveModel::Guard& guard,
                              Deadline deadline) {
   const std::span<FetchTask> batch(tasks_.data(), task_count_);
   const auto blocking = [&](const FetchTask& task) { return CanBlock(*task.table, level); };
   latch_.Reset(static_cast<size_t>(std::count_if(batch.begin(), batch.end(), blocking)));
-  for (FetchTask& task : batch) {
-    if (!blocking(task)) continue;
-    task.posted = service_.Post(*task.job, SnapshotPin(guard), latch_);
-    if (!task.posted) latch_.CountDown();  // the queue is full: as if the level were down
+  for (size_t first = 0; first < task_count_;) {
+    const std::span<FetchTask> call = TasksOfCall(first, level);
+    if (blocking(call.front())) PostCall(call, guard);
+    first += call.size();
   }
   for (FetchTask& task : batch) {
     if (blocking(task)) continue;
@@ -116,6 +135,29 @@ void LevelFetch::SubmitBatch(FetchJob::Level level, const LiveModel::Guard& guar
     task.answered = true;
   }
   CancelPoint::Await(cancel_, service_.fetch_executor(), latch_, deadline);
+}
+
+// A call has no more keys than a job may have, so that a large lookup is answered by several
+// workers and no node is kept busy for long.
+std::span<LevelFetch::FetchTask> LevelFetch::TasksOfCall(size_t first, FetchJob::Level level) {
+  const LossyTier* const tier = TierOf(*tasks_[first].table, level);
+  size_t end = first + 1;
+  size_t key_count = tasks_[first].key_count;
+  while (tier != nullptr && end < task_count_ && TierOf(*tasks_[end].table, level) == tier &&
+         key_count + tasks_[end].key_count <= kFetchTaskKeysMax) {
+    key_count += tasks_[end++].key_count;
+  }
+  return std::span(tasks_).subspan(first, end - first);
+}
+
+void LevelFetch::PostCall(std::span<FetchTask> tasks, const LiveModel::Guard& guard) {
+  std::array<FetchJob*, kBatchJobsMax> jobs{};
+  for (size_t i = 0; i < tasks.size(); ++i) jobs[i] = tasks[i].job.get();
+  const bool posted = service_.Post(std::span(jobs).first(tasks.size()), guard, latch_);
+  for (FetchTask& task : tasks) {
+    task.posted = posted;
+    if (!posted) latch_.CountDown();  // the queue is full: as if the level were down
+  }
 }
 
 bool LevelFetch::IsTooLate(Deadline deadline) const {

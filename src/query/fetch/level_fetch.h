@@ -2,8 +2,10 @@
 // deadline.
 //
 // A call may miss more rows than the pool has scratch, so its jobs are sent in batches: build,
-// submit, wait, collect. The jobs of the last batch are kept until PromoteHeld, so that promotion
-// begins after the reply. Belongs to one session; for one thread; allocates nothing.
+// submit, wait, collect. Each job is one task, except where level 2 answers several tables with one
+// call: then the jobs of that call are one task. The jobs of the last batch are kept until
+// PromoteHeld, so that promotion begins after the reply. Belongs to one session; for one thread;
+// allocates nothing.
 #pragma once
 
 #include <array>
@@ -48,7 +50,7 @@ class LevelFetch {
   void PromoteHeld(const LiveModel::Guard& guard);
 
  private:
-  static constexpr size_t kBatchJobsMax = 16;
+  static constexpr size_t kBatchJobsMax = kJobsPerCallMax;
 
   static void Nothing() {}
 
@@ -71,10 +73,16 @@ class LevelFetch {
   void BypassFailing(TableLookup& table);
   static bool Wanted(const TableLookup& table, FetchJob::Level level);
   static bool CanBlock(const TableLookup& table, FetchJob::Level level);
+  // What answers the table's jobs together with those of others; null: each job is asked alone.
+  static LossyTier* TierOf(const TableLookup& table, FetchJob::Level level);
   void BuildBatch(std::span<TableLookup> tables, FetchJob::Level level, Deadline deadline,
                   Progress* progress);
   bool AddTask(TableLookup& table, FetchJob::Level level, size_t first, Deadline deadline);
+  FetchJobLease AcquireJob(FetchJob::Level level, size_t key_count, size_t row_bytes);
   void SubmitBatch(FetchJob::Level level, const LiveModel::Guard& guard, Deadline deadline);
+  // The tasks from `first` on that one call answers.
+  std::span<FetchTask> TasksOfCall(size_t first, FetchJob::Level level);
+  void PostCall(std::span<FetchTask> tasks, const LiveModel::Guard& guard);
   void CollectBatch(FetchJob::Level level);
   void CopyOut(FetchTask& task, FetchJob::Level level);
   static void LeaveRestPending(std::span<TableLookup> tables, FetchJob::Level level,
@@ -87,6 +95,7 @@ class LevelFetch {
   Latch latch_;
   std::array<FetchTask, kBatchJobsMax> tasks_;
   size_t task_count_ = 0;
+  size_t scratches_left_ = 0;  // that the batch may still take
   size_t job_keys_max_ = 0;
 };
 

@@ -154,7 +154,7 @@ class StagedFetchTest : public testing::Test {
   void Use(Executor& executor, const StagedFetchTuning& tuning) {
     fetch_.reset();
     service_ = *FetchService::Create(
-        {.fetch_executor = &executor, .promote_executor = &executor, .jobs_per_level = 2});
+        {.fetch_executor = &executor, .promote_executor = &executor, .scratch_count = 2});
     teams_.push_back(std::make_unique<ForkJoinPool>(
         ForkJoinPool::Options{.executor = &executor, .helpers_max = kHelpers}));
     fetch_ = std::make_unique<StagedFetch>(StagedFetch::Options{.service = service_.get(),

@@ -18,6 +18,8 @@
 #include <vector>
 
 #include "testing/contracts/lossy_rows.h"
+#include "testing/contracts/lossy_tables.h"
+#include "testing/faults/fault_tier.h"
 #include "tier/lossy_tier.h"
 
 namespace hps {
@@ -45,6 +47,10 @@ class LossyTierContract : public ::testing::TestWithParam<LossyTierFactory> {
     auto table = tier_->OpenTable(ContractSpec(row_bytes), 1, GetParam().bytes_max);
     EXPECT_TRUE(table.ok()) << table.status();
     return table.ok() ? *std::move(table) : nullptr;
+  }
+
+  ContractTables OpenTables(const std::vector<size_t>& row_bytes, size_t held_count) {
+    return {*tier_, row_bytes, held_count, GetParam().bytes_max / row_bytes.size()};
   }
 
   // The level counts and names what it holds.
@@ -401,6 +407,51 @@ TEST_P(LossyTierContract, TablesKnowNothingOfEachOther) {
       if (!GetParam().keeps && fetch.outcome(i) == FetchOutcome::kMiss) continue;
       ASSERT_TRUE(fetch.IsRowOf(i, t, t + 1)) << "table " << t;
     }
+  }
+}
+
+TEST_P(LossyTierContract, OneCallAnswersTablesOfEveryWidth) {
+  ContractTables tables = OpenTables({64, 4, 2, 512, 6, 128}, 100);
+  std::vector<std::vector<Key>> keys(6, Range(-20, 150));
+  keys[1].clear();
+  keys[3] = std::vector<Key>(40, 7);
+  keys[4].insert(keys[4].end(), {3, 3, -1, 99, 3});
+  tables.ExpectAnswers(keys, GetParam().keeps);
+  tables.ExpectAnswers(std::vector<std::vector<Key>>(6), GetParam().keeps);
+  tables.ExpectAnswers({}, GetParam().keeps);
+}
+
+// More keys than one command, or one task of a lookup, has.
+TEST_P(LossyTierContract, OneCallAnswersManyKeysOfManyTables) {
+  ContractTables tables = OpenTables(std::vector<size_t>(26, 16), 1000);
+  std::vector<std::vector<Key>> keys(26, Range(-100, 1200));
+  keys[20] = Range(-10, 5000);
+  tables.ExpectAnswers(keys, GetParam().keeps);
+}
+
+TEST_P(LossyTierContract, ATableThatFailsLeavesTheOthersTheirAnswers) {
+  ContractTables tables = OpenTables({64, 64, 64}, 100);
+  TierFaults faults;
+  faults.Plan(TierOperation::kFetch, {.status = absl::UnavailableError("planned"), .times = 1});
+  tables.Decorate(1, [&](auto table) { return WithFaults(std::move(table), &faults); });
+  const std::vector<std::vector<Key>> keys(3, Range(0, 120));
+  tables.ExpectAnswers(keys, GetParam().keeps, /*failing=*/1);
+  tables.ExpectAnswers(keys, GetParam().keeps);
+}
+
+TEST_P(LossyTierContract, OneCallAnswersAbsentEntriesAndSeesChanges) {
+  ContractTables tables = OpenTables({64, 32}, 50);
+  ContractRows absent(1, {200}, 32, 0);
+  absent.SetAbsent(0);
+  ASSERT_TRUE(tables[1].Insert(absent.batch(), 0).ok());
+  ContractRows newer(0, {7}, 64, 9);
+  ASSERT_TRUE(tables[0].Update(newer.batch()).ok());
+  const auto answers = tables.Fetch({{7}, {200}});
+  if (GetParam().keeps || answers[0]->outcome(0) == FetchOutcome::kHit) {
+    EXPECT_TRUE(answers[0]->IsRowOf(0, 0, 9));
+  }
+  if (GetParam().keeps) {
+    EXPECT_EQ(answers[1]->outcome(0), FetchOutcome::kAbsent);
   }
 }
 

@@ -69,22 +69,24 @@ class ContractRows {
   std::vector<std::byte> bytes_;
 };
 
-// One fetch into rows with gaps between them, so that a write past a row is detected.
-class ContractFetch {
+// The answer to one fetch, in rows with gaps between them, so that a write past a row is detected.
+class ContractAnswer {
  public:
-  ContractFetch(LossyTable& table, std::vector<Key> keys, size_t row_bytes,
-                bool with_versions = true)
+  ContractAnswer(std::vector<Key> keys, size_t row_bytes, bool with_versions = true)
       : keys_(std::move(keys)),
         row_bytes_(row_bytes),
         stride_bytes_(row_bytes + kGapBytes),
         bytes_(keys_.size() * stride_bytes_ + kGapBytes, kUntouched),
         outcomes_(keys_.size(), FetchOutcome::kLost),
-        versions_(with_versions ? keys_.size() : 0, kNoVersion) {
-    auto counts = table.Fetch({.keys = keys_,
-                               .rows = {bytes_.data(), keys_.size(), row_bytes_, stride_bytes_},
-                               .outcomes = outcomes_,
-                               .versions = versions_},
-                              kNoDeadline);
+        versions_(with_versions ? keys_.size() : 0, kNoVersion) {}
+
+  FetchBatch batch() {
+    return {.keys = keys_,
+            .rows = {bytes_.data(), keys_.size(), row_bytes_, stride_bytes_},
+            .outcomes = outcomes_,
+            .versions = versions_};
+  }
+  void Take(const absl::StatusOr<FetchCounts>& counts) {
     status_ = counts.status();
     if (counts.ok()) CheckShape(*counts);
   }
@@ -133,6 +135,16 @@ class ContractFetch {
   std::vector<FetchOutcome> outcomes_;
   std::vector<Version> versions_;
   absl::Status status_;
+};
+
+// A fetch of one table.
+class ContractFetch final : public ContractAnswer {
+ public:
+  ContractFetch(LossyTable& table, std::vector<Key> keys, size_t row_bytes,
+                bool with_versions = true)
+      : ContractAnswer(std::move(keys), row_bytes, with_versions) {
+    Take(table.Fetch(batch(), kNoDeadline));
+  }
 };
 
 }  // namespace hps

@@ -156,6 +156,9 @@ class PlainLossyTier final : public LossyTier {
     HPS_RETURN_IF_ERROR(ValidateTableSpec(spec));
     return std::make_unique<PlainLossyTable>(bytes_max);
   }
+  void Fetch(std::span<TableFetch> fetches, Deadline deadline) override {
+    FetchEach(fetches, deadline);
+  }
 };
 
 class PlainDurableTable final : public DurableTable {

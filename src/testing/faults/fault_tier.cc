@@ -189,6 +189,11 @@ class FaultyLossyTier final : public LossyTier {
         absl::StatusOr<std::unique_ptr<LossyTable>>(WithFaults(std::move(table), faults_)));
   }
 
+  // Each table has faults of its own.
+  void Fetch(std::span<TableFetch> fetches, Deadline deadline) override {
+    FetchEach(fetches, deadline);
+  }
+
  private:
   const std::unique_ptr<LossyTier> tier_;
   TierFaults* const faults_;
