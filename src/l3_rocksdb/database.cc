@@ -344,16 +344,19 @@ absl::Status Database::LoadPages(Family& family, const Database* former) {
     if (known != former->families_.end()) family.pages = known->second->pages;
     if (family.pages != nullptr) return absl::OkStatus();
   }
-  if (read_only() && !damaged_ && AnyPageFileIsMissing(path(), family.table)) {
-    HPS_ASSIGN_OR_RETURN(const ReaderFileSystem::State now, reader_files_->StateNow());
-    if (!(now == reader_files_->state())) {
-      return absl::UnavailableError(
-          absl::StrCat("store '", path(), "': table '", family.table.spec.name,
-                       "' was replaced while the store was being opened; try again"));
-    }
-  }
+  HPS_RETURN_IF_ERROR(CheckNotReplaced(family.table));
   HPS_ASSIGN_OR_RETURN(family.pages, OpenPagesOf(family.table));
-  return absl::OkStatus();
+  // Opening takes long, so the files may have been removed meanwhile.
+  return CheckNotReplaced(family.table);
+}
+
+absl::Status Database::CheckNotReplaced(const TableRecord& table) const {
+  if (!read_only() || damaged_ || !AnyPageFileIsMissing(path(), table)) return absl::OkStatus();
+  HPS_ASSIGN_OR_RETURN(const ReaderFileSystem::State now, reader_files_->StateNow());
+  if (now == reader_files_->state()) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("store '", path(), "': table '", table.spec.name,
+                   "' was replaced while the store was being opened; try again"));
 }
 
 // A reader opens each newer state of the store anew, which must not take long. So it asks RocksDB

@@ -188,6 +188,7 @@ class Database : public std::enable_shared_from_this<Database> {
                            const std::vector<rocksdb::ColumnFamilyDescriptor>& descriptors);
   absl::Status LoadTables(const Database* former);
   absl::Status LoadPages(Family& family, const Database* former) HPS_REQUIRES(mutex_);
+  absl::Status CheckNotReplaced(const TableRecord& table) const;
   void LoadChangedKeys(Family& family);
   absl::Status RemoveUnknownPageFiles();
   absl::Status CheckRowCount(const Family& family);

@@ -10,10 +10,12 @@
 #include <set>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/macros.h"
 #include "l3_rocksdb/rocks_store.h"
 #include "l3_rocksdb/salvage/verify.h"
 #include "l3_rocksdb/test_store.h"
+#include "testing/faults/fault_points.h"
 
 namespace hps {
 namespace {
@@ -306,6 +308,27 @@ TEST_F(PageImportTest, AReaderFollowsChangesAndImports) {
   table_ = *reader.OpenTable("m/t");
   EXPECT_EQ(OutcomeOf(10, 2), FetchOutcome::kHit);
   EXPECT_FALSE(old->IsCurrent());
+}
+
+// The files of the state that it opens are removed before it reaches them.
+TEST_F(PageImportTest, AReaderTakesNoReplacedFileForLost) {
+  Import(1);
+  RocksStoreOptions options = options_;
+  options.mode = OpenMode::kReadOnly;
+  FaultPoints::Arm("l3_pages.open.call", {.action = FaultAction::kWait, .times = 1});
+  absl::StatusOr<std::unique_ptr<DurableStore>> opened = absl::UnknownError("");
+  std::thread reader([&] { opened = OpenRocksStore(options); });
+  EXPECT_TRUE(FaultPoints::AwaitWaiting("l3_pages.open.call",
+                                        RealClock().Now() + std::chrono::seconds(30)));
+  Import(2);
+  FaultPoints::DisarmAll();
+  reader.join();
+  EXPECT_TRUE(absl::IsUnavailable(opened.status())) << opened.status();
+  opened = OpenRocksStore(options);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  table_ = *(*opened)->OpenTable("m/t");
+  EXPECT_EQ(OutcomeOf(10, 2), FetchOutcome::kHit);
+  table_.reset();
 }
 
 // A reader that is told of a write finds it, although the row was in a page file before.
