@@ -149,10 +149,12 @@ absl::Status Database::OpenAll(const Database* former) {
   if (read_only()) return absl::OkStatus();
   const absl::Status removed = RemoveUnfinishedSnapshots(env(), path());
   if (!removed.ok()) LogWarning(absl::StrCat("store '", path(), "': ", removed.ToString()));
-  HPS_RETURN_IF_ERROR(DropUnknownFamilies());
   // Not of a store with damage: its catalog may lack a table.
-  if (const absl::Status left = damaged_ ? absl::OkStatus() : RemoveUnknownPageFiles(); !left.ok())
-    LogWarning(absl::StrCat("store '", path(), "': ", left.ToString()));
+  if (!damaged_) {
+    HPS_RETURN_IF_ERROR(DropUnknownFamilies());
+    const absl::Status left = RemoveUnknownPageFiles();
+    if (!left.ok()) LogWarning(absl::StrCat("store '", path(), "': ", left.ToString()));
+  }
   HPS_RETURN_IF_ERROR(MakeKeyListFamily());
   NoteTablesChanged();
   reserve_.Ensure();
@@ -329,6 +331,9 @@ absl::StatusOr<std::shared_ptr<const FamilyPages>> Database::OpenPagesOf(const T
                            PageReader::Create({.cache_bytes = cache_bytes}));
       page_reader_ = std::move(made);
       rocks_options_.cache().SetCapacity(options_.config.cache_bytes - cache_bytes);
+      LogInfo(absl::StrCat("store '", path(), "': tables in page files: their cache has ",
+                           cache_bytes, " bytes, that of RocksDB ",
+                           options_.config.cache_bytes - cache_bytes));
     }
     reader = page_reader_;
   }
@@ -368,6 +373,12 @@ void Database::LoadChangedKeys(Family& family) {
     if (family.changed) family.changed_keys.AddAll();
     return;
   }
+  uint64_t key_count = 0;
+  // More than the filter holds, so it need not be filled first.
+  if (db_->GetIntProperty(family.handle, rocksdb::DB::Properties::kEstimateNumKeys, &key_count) &&
+      key_count > kChangedKeysMax) {
+    return family.changed_keys.AddAll();
+  }
   rocksdb::ReadOptions options;
   options.fill_cache = false;
   options.readahead_size = kChangesReadAheadBytes;
@@ -383,15 +394,6 @@ void Database::LoadChangedKeys(Family& family) {
   }
   family.changed_keys.Add(keys);
   if (!readable || !it->status().ok()) family.changed_keys.AddAll();
-}
-
-absl::Status Database::RemoveUnknownPageFiles() {
-  std::set<Incarnation> known;
-  {
-    MutexLock lock(mutex_);
-    for (const auto& [incarnation, family] : families_) known.insert(incarnation);
-  }
-  return RemoveOtherPageFiles(env(), path(), known);
 }
 
 // A network without a family is one of format 2, or lost: Network() says so, and the tables and the
@@ -447,7 +449,7 @@ absl::Status Database::DropUnknownFamilies() {
   }
   HPS_RETURN_IF_ERROR(batch.Count() == 0 ? absl::OkStatus() : Commit(batch, false));
   // An error does not prevent opening: the bytes can be read where they are.
-  const absl::Status moved = damaged_ ? absl::OkStatus() : MoveNetworksOutOfCatalog();
+  const absl::Status moved = MoveNetworksOutOfCatalog();
   if (!moved.ok())
     LogWarning(absl::StrCat("store '", path(),
                             "': moving networks out of the catalog: ", TextForLog(moved)));
@@ -570,7 +572,7 @@ void Database::Unpin(Family* family) {
     --family->pins;
     unused = TakeUnpinned(family);
   }
-  if (unused != nullptr) Retire(std::move(unused));
+  if (unused != nullptr) RetireOne(std::move(unused));
 }
 
 std::unique_ptr<Family> Database::TakeUnpinned(Family* family) {

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/macros.h"
+#include "l3_rocksdb/database.h"
 #include "l3_rocksdb/rocks_store.h"
 #include "l3_rocksdb/salvage/verify.h"
 #include "l3_rocksdb/test_store.h"
@@ -138,6 +139,24 @@ TEST_F(PageImportTest, RemovesFilesThatTheCatalogDoesNotName) {
   Reopen();
   EXPECT_EQ(PageFiles().size(), 1u);
   EXPECT_EQ(OutcomeOf(10, 1), FetchOutcome::kHit);
+}
+
+// The catalog of a damaged store may lack a table, so nothing of it is removed.
+TEST_F(PageImportTest, ADamagedStoreKeepsUnknownTables) {
+  Import(1);
+  table_.reset();
+  store_.reset();
+  {
+    const auto database = *Database::Open(options_);
+    MutexLock lock(database->change_mutex());
+    const auto families = *database->CreateFamilies({{.incarnation = 7}});
+    database->db().DestroyColumnFamilyHandle(families.at(0)).PermitUncheckedError();
+  }
+  directory_.Write("store/pages/0000000000007-0", "of a table that the catalog lacks");
+  ASSERT_TRUE(Database::OpenDamaged(options_).ok());
+  EXPECT_EQ(PageFiles().size(), 2u);
+  Reopen();
+  EXPECT_EQ(PageFiles().size(), 1u);
 }
 
 TEST_F(PageImportTest, AMissingFileIsLost) {
