@@ -191,7 +191,7 @@ double PageContest::Fetch(Table& table, size_t batch, uint64_t key_count, uint64
 }
 
 double PageContest::ReadDisk(uint64_t read_count, uint64_t seed) {
-  const auto lease = reader_->Acquire();
+  const auto lease = reader_->Acquire(kNoDeadline);
   const int descriptor = ::open(path().c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
   if (!lease.ok() || descriptor < 0) {
     failed_ = true;

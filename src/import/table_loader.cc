@@ -20,7 +20,7 @@ constexpr size_t kIoBytesMin = 32 << 10;  // one row of maximum width, as float3
 constexpr size_t kIoBytesMax = 2 << 20;
 constexpr size_t kCursorBytesMin = 64 << 10;  // smaller reads are not sequential
 
-constexpr uint64_t kPartRowsMin = 16 << 10;  // a smaller table is not worth a second file
+constexpr uint64_t kPartRowsMin = 16 << 10;  // about; fewer rows are not worth a further file
 constexpr size_t kSamplesPerRun = 64;
 
 uint64_t DivideUp(uint64_t value, uint64_t by) { return (value + by - 1) / by; }
@@ -94,7 +94,7 @@ absl::Status TableLoader::Run(const std::string& step, size_t step_count,
 }
 
 size_t TableLoader::part_count() const {
-  return row_count_ < kPartRowsMin ? 1 : context_.lane_count;
+  return std::min<uint64_t>(context_.lane_count, 1 + row_count_ / kPartRowsMin);
 }
 
 // Reads only keys, and stops at the first one that is out of order.
@@ -158,7 +158,8 @@ absl::StatusOr<std::vector<File>> TableLoader::CreateSpillFiles() const {
 }
 
 absl::Status TableLoader::SortRuns() {
-  const uint64_t lane_rows = DivideUp(row_count_, part_count());
+  const uint64_t lane_rows =
+      DivideUp(row_count_, row_count_ < kPartRowsMin ? 1 : context_.lane_count);
   const bool in_memory = lane_rows <= plan_.run_rows_max;
   const uint64_t run_count = DivideUp(row_count_, in_memory ? lane_rows : plan_.run_rows_max);
   if (run_count > kSortedRunsMax) {

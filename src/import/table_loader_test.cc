@@ -114,6 +114,17 @@ TEST_F(TableLoaderTest, SortsInMemoryIfItFits) {
   }
 }
 
+// However many lanes there are: the store holds each part's file open.
+TEST_F(TableLoaderTest, ASmallTableHasFewParts) {
+  for (const bool ascending : {false, true}) {
+    std::vector<Key> keys = DistinctKeys(40'000, 3);
+    if (ascending) std::sort(keys.begin(), keys.end());
+    const Outcome outcome = Load(MemoryReader(keys, 16), 16 << 20, 16);
+    ExpectAllRows(outcome, keys);
+    EXPECT_EQ(outcome.parts, 3U);
+  }
+}
+
 TEST_F(TableLoaderTest, CopiesAscendingRows) {
   for (const size_t count : {1, 33, 4097, 40000}) {
     std::vector<Key> keys = DistinctKeys(count, 9);

@@ -15,6 +15,7 @@ absl::Status PageCursor::NextPage() {
   if (!walk_.has_value() || walk_->AtEnd()) {
     if (next_part_ == table_.parts_.size()) return absl::OkStatus();
     const PageTable::OpenPart& part = table_.parts_[next_part_];
+    HPS_RETURN_IF_ERROR(part.unreadable);
     if (part.file == nullptr) {
       return absl::DataLossError(absl::StrCat(
           part.part.path, ": the page file is damaged: the rows of keys ", part.part.first_key,

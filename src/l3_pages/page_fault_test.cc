@@ -273,10 +273,11 @@ INSTANTIATE_TEST_SUITE_P(Queues, PageReadFaultTest, testing::Bool(),
 
 class PageOpenFaultTest : public PageReadFaultTest {};
 
-// Header, footer, and the index in one read.
+// Header, footer, and the index in one read. An error of the disk alone is none of the table's.
 TEST_P(PageOpenFaultTest, OpeningNamesTheCallThatFails) {
   for (const std::string call : {"open", "read"}) {
     for (const PlannedErrno& planned : kErrors) {
+      if (planned.error_number == EIO) continue;
       const uint64_t arrivals = ForEachArrival(
           absl::StrCat("l3_pages.", call, ".call"), planned.code,
           [&] { return table_.Open(*reader_).status(); },
@@ -298,6 +299,38 @@ TEST_P(PageOpenFaultTest, AFlippedBitIsRepairedFromItsCopy) {
         EXPECT_TRUE(opened_->is_impaired());
         EXPECT_EQ(table_.Fetch(*opened_, keys_).counts.hits, keys_.size());
       });
+}
+
+TEST_P(PageOpenFaultTest, AnUnreadableHeaderFooterOrIndexIsReplaced) {
+  for (const uint64_t skipped : {0u, 1u, 2u}) {
+    FaultPoints::Arm("l3_pages.read.call", Fails(absl::StatusCode::kUnavailable, skipped));
+    const auto opened = table_.Open(*reader_);
+    FaultPoints::DisarmAll();
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    EXPECT_TRUE((*opened)->is_impaired());
+    EXPECT_EQ(table_.Fetch(**opened, keys_).counts.hits, keys_.size());
+  }
+}
+
+// Neither header nor footer can be read, or neither index nor pages.
+TEST_P(PageOpenFaultTest, AnUnreadableFileMissesItsKeys) {
+  for (const uint64_t skipped : {0u, 2u}) {
+    FaultPoints::Arm("l3_pages.read.call", Fails(absl::StatusCode::kUnavailable, skipped, 2));
+    opened_ = *table_.Open(*reader_);
+    FaultPoints::DisarmAll();
+    EXPECT_TRUE(opened_->is_impaired());
+    std::vector<std::byte> row(kFaultRowBytes);
+    std::vector<FetchOutcome> outcomes(1);
+    const absl::Status status = opened_
+                                    ->Fetch({std::span(keys_).first(1),
+                                             {row.data(), 1, kFaultRowBytes, kFaultRowBytes},
+                                             outcomes},
+                                            kNoDeadline)
+                                    .status();
+    ExpectNames(status, kErrors[0], table_.path());
+    EXPECT_EQ(outcomes[0], FetchOutcome::kMiss);
+    EXPECT_TRUE(absl::IsUnavailable(opened_->FindDamage().status()));
+  }
 }
 
 TEST_P(PageOpenFaultTest, ShortReadsAreContinued) {

@@ -164,6 +164,9 @@ bool PageFetcher::NextGroup(Group& group) {
       place_ = {place_.part + 1, 0};
     if (place_.part == table_.parts_.size() || key < table_.parts_[place_.part].part.first_key) {
       SetOutcome(next_, FetchOutcome::kAbsent, counts_.absent);
+    } else if (!table_.parts_[place_.part].unreadable.ok()) {
+      SetOutcome(next_, FetchOutcome::kMiss, counts_.misses);
+      read_error_.Update(table_.parts_[place_.part].unreadable);
     } else if (table_.parts_[place_.part].file == nullptr) {
       SetOutcome(next_, FetchOutcome::kLost, counts_.lost);
     } else {
@@ -320,7 +323,7 @@ absl::StatusOr<FetchCounts> PageTable::Fetch(const FetchBatch& batch, Deadline d
   HPS_CHECK(batch.outcomes.size() == batch.keys.size());
   HPS_CHECK(batch.keys.empty() ||
             (batch.rows.row_count >= batch.keys.size() && batch.rows.row_bytes == row_bytes_));
-  absl::StatusOr<PageReader::Lease> lease = reader_.Acquire();
+  absl::StatusOr<PageReader::Lease> lease = reader_.Acquire(deadline);
   if (!lease.ok()) {
     std::fill(batch.outcomes.begin(), batch.outcomes.end(), FetchOutcome::kMiss);
     return lease.status();
@@ -331,7 +334,7 @@ absl::StatusOr<FetchCounts> PageTable::Fetch(const FetchBatch& batch, Deadline d
 absl::StatusOr<FetchCounts> PageTable::FetchSome(const FetchBatch& batch,
                                                  std::span<const uint32_t> positions,
                                                  Deadline deadline) const {
-  absl::StatusOr<PageReader::Lease> lease = reader_.Acquire();
+  absl::StatusOr<PageReader::Lease> lease = reader_.Acquire(deadline);
   if (!lease.ok()) {
     for (const uint32_t position : positions) batch.outcomes[position] = FetchOutcome::kMiss;
     return lease.status();

@@ -22,6 +22,7 @@ constexpr size_t kIndexReadBytes = size_t{1} << 20;
 struct HeaderCopies {
   std::optional<PageFileDescription> first;
   std::optional<PageFileDescription> last;
+  absl::Status read_error;  // of the disk; the copy then counts as damaged
 };
 
 // Reads the header at the file's begin and its copy at the end.
@@ -30,12 +31,17 @@ absl::StatusOr<HeaderCopies> ReadHeaders(const PageFileHandle& file, uint64_t fi
   if (bytes == nullptr) return OutOfMemory("page file: out of memory");
   const std::span<std::byte> block(bytes.get(), kPageBlockBytes);
   HeaderCopies copies;
-  HPS_RETURN_IF_ERROR(file.ReadAt(0, block));
-  copies.first = DecodePageHeader(block);
+  const auto read = [&](uint64_t offset, std::optional<PageFileDescription>& copy) {
+    const absl::Status done = file.ReadAt(offset, block);
+    if (done.ok()) copy = DecodePageHeader(block);
+    if (!absl::IsUnavailable(done)) return done;
+    copies.read_error.Update(done);
+    return absl::OkStatus();
+  };
+  HPS_RETURN_IF_ERROR(read(0, copies.first));
   // A file of another size has no footer at its end; direct I/O could not even read there.
   if (file_bytes % kPageBlockBytes != 0) return copies;
-  HPS_RETURN_IF_ERROR(file.ReadAt(file_bytes - kPageBlockBytes, block));
-  copies.last = DecodePageHeader(block);
+  HPS_RETURN_IF_ERROR(read(file_bytes - kPageBlockBytes, copies.last));
   return copies;
 }
 
@@ -67,6 +73,7 @@ absl::StatusOr<std::unique_ptr<PageFile>> PageFile::Open(const Options& options)
   }
   HPS_ASSIGN_OR_RETURN(const HeaderCopies headers, ReadHeaders(file, file_bytes));
   if (!headers.first.has_value() && !headers.last.has_value()) {
+    HPS_RETURN_IF_ERROR(headers.read_error);
     return absl::DataLossError(absl::StrCat(
         options.path, ": neither header nor footer is intact: this is no complete page file"));
   }
@@ -75,8 +82,10 @@ absl::StatusOr<std::unique_ptr<PageFile>> PageFile::Open(const Options& options)
   std::unique_ptr<PageFile> opened(new PageFile(std::move(file), description));
   if (!headers.first.has_value() || !headers.last.has_value()) {
     opened->impaired_ = true;
+    opened->read_error_ = headers.read_error;
     LogError(absl::StrCat(options.path, ": the ", headers.first ? "footer" : "header",
-                          " is damaged; its copy is used. Import the table again"));
+                          " is damaged; its copy is used. Import the table again",
+                          headers.read_error.ok() ? "" : ": ", headers.read_error.message()));
   }
   HPS_RETURN_IF_ERROR(opened->LoadIndex());
   return opened;
@@ -94,13 +103,19 @@ absl::Status PageFile::LoadIndex() {
   constexpr uint64_t kBlocksAtOnce = kIndexReadBytes / kPageBlockBytes;
   for (uint64_t begin = 0; begin < block_count; begin += kBlocksAtOnce) {
     const uint64_t count = std::min(kBlocksAtOnce, block_count - begin);
-    HPS_RETURN_IF_ERROR(file_.ReadAt(description_.index_offset() + begin * kPageBlockBytes,
-                                     {bytes.get(), count * kPageBlockBytes}));
+    const absl::Status read = file_.ReadAt(description_.index_offset() + begin * kPageBlockBytes,
+                                           {bytes.get(), count * kPageBlockBytes});
+    if (absl::IsUnavailable(read)) {
+      read_error_ = read;
+      return RebuildIndex(read);
+    }
+    HPS_RETURN_IF_ERROR(read);
     for (uint64_t i = 0; i < count; ++i) {
       const std::span<const std::byte> block(bytes.get() + i * kPageBlockBytes, kPageBlockBytes);
       if (!PageIsIntact(description_.incarnation, description_.index_block_number(begin + i),
                         block)) {
-        return RebuildIndex();
+        return RebuildIndex(
+            absl::DataLossError(absl::StrCat(file_.path(), ": the index is damaged")));
       }
       const size_t first = (begin + i) * kPageKeysPerIndexBlock;
       std::memcpy(first_keys_.data() + first, block.data() + kPageChecksumBytes,
@@ -112,11 +127,10 @@ absl::Status PageFile::LoadIndex() {
 
 // Takes the first keys from the pages. Those of a damaged page are unknown: it gets all keys
 // between its neighbours, which are then lost.
-absl::Status PageFile::RebuildIndex() {
+absl::Status PageFile::RebuildIndex(const absl::Status& why) {
   impaired_ = true;
-  LogError(absl::StrCat(file_.path(),
-                        ": the index is damaged; it is made again from all pages. "
-                        "Import the table again"));
+  LogError(absl::StrCat(why.message(),
+                        "; the index is made again from all pages. Import the table again"));
   PageWalk walk(*this);
   const PageShape& shape = description_.shape;
   Key next = description_.first_key;  // the lowest key that the next page can have
@@ -165,6 +179,7 @@ void PageFile::LogDamage(size_t page) const {
 }
 
 absl::StatusOr<std::vector<PageKeyRange>> PageFile::FindDamage() const {
+  HPS_RETURN_IF_ERROR(read_error_);
   PageWalk walk(*this);
   std::vector<PageKeyRange> damage;
   bool follows = false;  // the page before is damaged, too

@@ -39,21 +39,22 @@ class PageFile {
     bool direct = false;
   };
 
-  // Reads header, footer and index: 8 bytes for each page. If the index is damaged, reads all
-  // pages. Errors: NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED, UNAVAILABLE (the disk fails;
-  // or it has no direct I/O), DATA_LOSS (the file is truncated, has neither header nor footer, or
-  // is of another incarnation or width).
+  // Reads header, footer and index: 8 bytes for each page. If the index is damaged or can't be
+  // read, reads all pages. Errors: NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED, UNAVAILABLE
+  // (the disk fails, for header and footer or for index and pages), DATA_LOSS (the file is
+  // truncated, has neither header nor footer, or is of another incarnation or width).
   static absl::StatusOr<std::unique_ptr<PageFile>> Open(const Options& options);
   PageFile(const PageFile&) = delete;
   PageFile& operator=(const PageFile&) = delete;
 
   // Reads the whole file. Returns the key ranges of damaged pages, in ascending order; neighbours
-  // are one range. Errors: UNAVAILABLE, RESOURCE_EXHAUSTED.
+  // are one range. Errors: UNAVAILABLE (also if header, footer or index could not be read when the
+  // file was opened), RESOURCE_EXHAUSTED.
   absl::StatusOr<std::vector<PageKeyRange>> FindDamage() const;
 
   const PageFileDescription& description() const { return description_; }
-  // True if header, footer or index were damaged when the file was opened. Every row can be read
-  // nevertheless, but the file should be made again.
+  // True if header, footer or index were damaged, or could not be read, when the file was opened.
+  // Every row can be read nevertheless, but the file should be made again.
   bool is_impaired() const { return impaired_; }
 
   // Number of the last page from `from` on whose first key is not above `key`. REQUIRES: `from` is
@@ -71,12 +72,13 @@ class PageFile {
   PageFile(PageFileHandle file, const PageFileDescription& description)
       : file_(std::move(file)), description_(description) {}
   absl::Status LoadIndex();
-  absl::Status RebuildIndex();
+  absl::Status RebuildIndex(const absl::Status& why);
 
   const PageFileHandle file_;
   const PageFileDescription description_;
   std::vector<Key> first_keys_;  // [page_count]
   bool impaired_ = false;
+  absl::Status read_error_;  // of header, footer or index when the file was opened
 };
 
 }  // namespace hps

@@ -14,6 +14,9 @@
 namespace hps {
 namespace {
 
+// How often it is looked whether the reads that earlier fetches left behind have ended.
+constexpr Duration kSettlePoll = std::chrono::milliseconds(10);
+
 // True if no read of an earlier fetch is in flight. Does not wait.
 bool IsSettled(PageQueue& queue) {
   std::array<EndedPageRead, kPageSlotsMax> ended;
@@ -68,18 +71,22 @@ absl::StatusOr<std::unique_ptr<PageSlots>> PageReader::MakeSlots() const {
   return slots;
 }
 
-absl::StatusOr<PageReader::Lease> PageReader::Acquire() {
+absl::StatusOr<PageReader::Lease> PageReader::Acquire(Deadline deadline) {
   {
     MutexLock lock(mutex_);
-    if (std::unique_ptr<PageSlots> slots = TakeFree(); slots != nullptr) {
-      ++leased_;
-      return Lease(*this, std::move(slots));
+    std::unique_ptr<PageSlots> taken = TakeFree();
+    while (taken == nullptr && leased_ + free_.size() >= kFetchScratchesMax) {
+      const TimePoint now = RealClock().Now();
+      if (now >= deadline) {
+        return absl::DeadlineExceededError(absl::StrCat("page files: fetch: all ",
+                                                        kFetchScratchesMax,
+                                                        " queues were in use until the deadline"));
+      }
+      returned_.WaitUntil(mutex_, std::min(deadline, now + kSettlePoll));
+      taken = TakeFree();
     }
-    if (leased_ + free_.size() >= kFetchScratchesMax) {
-      return absl::UnavailableError(
-          absl::StrCat("page reads: all ", kFetchScratchesMax, " queues are in use"));
-    }
-    ++leased_;  // reserves a place in free_
+    ++leased_;  // without `taken`: reserves a place in free_
+    if (taken != nullptr) return Lease(*this, std::move(taken));
   }
   absl::StatusOr<std::unique_ptr<PageSlots>> slots = MakeSlots();
   if (slots.ok()) return Lease(*this, *std::move(slots));
@@ -91,6 +98,7 @@ void PageReader::Return(std::unique_ptr<PageSlots> slots) {
   MutexLock lock(mutex_);
   --leased_;
   free_.push_back(std::move(slots));
+  returned_.NotifyOne();
 }
 
 size_t PageReader::ShareOfReads() const {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "base/executor.h"
 #include "base/limits.h"
 #include "base/mutex.h"
@@ -76,9 +77,9 @@ class PageReader {
   // REQUIRES: all leases were returned. Waits for reads that were left behind.
   ~PageReader() = default;
 
-  // Errors: RESOURCE_EXHAUSTED (memory, descriptors), UNAVAILABLE (the reads of kFetchScratchesMax
-  // queues hang).
-  absl::StatusOr<Lease> Acquire();
+  // Waits while all kFetchScratchesMax queues are leased, or have reads that hang. Errors:
+  // RESOURCE_EXHAUSTED (memory, descriptors), DEADLINE_EXCEEDED.
+  absl::StatusOr<Lease> Acquire(Deadline deadline);
 
   bool uses_uring() const { return workers_ == nullptr; }
   // Null if there is none.
@@ -97,6 +98,7 @@ class PageReader {
   std::unique_ptr<WorkerPool> workers_;  // null: io_uring
   std::atomic<size_t> leased_{0};
   Mutex mutex_;
+  CondVar returned_;
   std::vector<std::unique_ptr<PageSlots>> free_ HPS_GUARDED_BY(mutex_);
 };
 

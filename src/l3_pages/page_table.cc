@@ -38,14 +38,22 @@ absl::StatusOr<std::unique_ptr<PageTable>> PageTable::Open(const Options& option
     if (absl::IsNotFound(opened) || absl::IsDataLoss(opened)) {
       LogError(absl::StrCat(std::string(opened.message()), ": the rows of keys ", part.first_key,
                             " to ", part.last_key, " are lost; import the table again"));
-      table->parts_.push_back({part, nullptr, 0});
+      table->parts_.push_back({.part = part});
+      continue;
+    }
+    if (absl::IsUnavailable(opened)) {
+      LogError(absl::StrCat(std::string(opened.message()), ": the rows of keys ", part.first_key,
+                            " to ", part.last_key, " can't be read until the store is reopened"));
+      table->parts_.push_back({.part = part, .unreadable = opened});
       continue;
     }
     HPS_RETURN_IF_ERROR(opened);
     const size_t page_bytes = (*file)->description().shape.page_bytes;
     table->page_bytes_max_ = std::max(table->page_bytes_max_, page_bytes);
     const bool is_cached = reader.cache() != nullptr && page_bytes == kPageBlockBytes;
-    table->parts_.push_back({part, *std::move(file), is_cached ? reader.cache()->AddFile() : 0});
+    table->parts_.push_back({.part = part,
+                             .file = *std::move(file),
+                             .cache_file = is_cached ? reader.cache()->AddFile() : 0});
   }
   return table;
 }
@@ -57,6 +65,7 @@ absl::StatusOr<std::unique_ptr<RowCursor>> PageTable::Scan() const {
 absl::StatusOr<std::vector<PageKeyRange>> PageTable::FindDamage() const {
   std::vector<PageKeyRange> damage;
   for (const OpenPart& part : parts_) {
+    HPS_RETURN_IF_ERROR(part.unreadable);
     if (part.file == nullptr) {
       damage.push_back({part.part.first_key, part.part.last_key, part.part.row_count});
       continue;

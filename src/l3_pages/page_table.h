@@ -38,8 +38,9 @@ class PageTable {
   };
 
   // Opens the files. A file that is missing, truncated, damaged as a whole, or another one than
-  // `parts` says, is logged, and its key range is lost. `reader` must outlive the table. Errors:
-  // RESOURCE_EXHAUSTED, PERMISSION_DENIED, UNAVAILABLE (as PageFile::Open).
+  // `parts` says, is logged, and its key range is lost. So is one that the disk can't read, but its
+  // keys are missed, with UNAVAILABLE. `reader` must outlive the table. Errors: RESOURCE_EXHAUSTED,
+  // PERMISSION_DENIED (as PageFile::Open).
   static absl::StatusOr<std::unique_ptr<PageTable>> Open(const Options& options,
                                                          PageReader& reader);
   PageTable(const PageTable&) = delete;
@@ -48,7 +49,7 @@ class PageTable {
   // Sets every key to kHit, kAbsent or kLost. Fastest with keys in ascending order; any order is
   // correct. A key whose page is not in the reader's cache costs one read, which it shares with the
   // keys of the same page that follow it in ascending order. Errors: DEADLINE_EXCEEDED, UNAVAILABLE
-  // (the disk fails; or no queue is free), RESOURCE_EXHAUSTED (memory, descriptors); keys that were
+  // (the disk fails), RESOURCE_EXHAUSTED (memory, descriptors); keys that were
   // not reached, or could not be read, are then kMiss.
   absl::StatusOr<FetchCounts> Fetch(const FetchBatch& batch, Deadline deadline) const;
 
@@ -58,8 +59,8 @@ class PageTable {
                                         std::span<const uint32_t> positions,
                                         Deadline deadline) const;
 
-  // Fails with DATA_LOSS at damaged pages. The table must outlive the cursor. Errors:
-  // RESOURCE_EXHAUSTED.
+  // Fails with DATA_LOSS at damaged pages, with UNAVAILABLE at those that can't be read. The table
+  // must outlive the cursor. Errors: RESOURCE_EXHAUSTED.
   absl::StatusOr<std::unique_ptr<RowCursor>> Scan() const;
 
   // Reads everything. Returns the lost key ranges, in ascending order; neighbouring pages are one
@@ -70,7 +71,8 @@ class PageTable {
   // As the parts say.
   uint64_t row_count() const;
   uint64_t file_bytes() const;
-  // True if header, footer or index of a file were damaged when it was opened, or the whole file.
+  // True if header, footer or index of a file were damaged or unreadable when it was opened, or the
+  // whole file.
   bool is_impaired() const;
 
  private:
@@ -79,8 +81,9 @@ class PageTable {
 
   struct OpenPart {
     Part part;
-    std::unique_ptr<PageFile> file;  // null: lost
-    uint64_t cache_file = 0;         // its number in the reader's cache; 0: is not cached
+    std::unique_ptr<PageFile> file{};  // null: lost, or unreadable
+    uint64_t cache_file = 0;           // its number in the reader's cache; 0: is not cached
+    absl::Status unreadable{};         // the error of the disk because of which it did not open
   };
 
   PageTable(size_t row_bytes, PageReader& reader) : row_bytes_(row_bytes), reader_(reader) {}

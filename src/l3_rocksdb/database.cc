@@ -149,10 +149,12 @@ absl::Status Database::OpenAll(const Database* former) {
   if (read_only()) return absl::OkStatus();
   const absl::Status removed = RemoveUnfinishedSnapshots(env(), path());
   if (!removed.ok()) LogWarning(absl::StrCat("store '", path(), "': ", removed.ToString()));
-  HPS_RETURN_IF_ERROR(DropUnknownFamilies());
   // Not of a store with damage: its catalog may lack a table.
-  if (const absl::Status left = damaged_ ? absl::OkStatus() : RemoveUnknownPageFiles(); !left.ok())
-    LogWarning(absl::StrCat("store '", path(), "': ", left.ToString()));
+  if (!damaged_) {
+    HPS_RETURN_IF_ERROR(DropUnknownFamilies());
+    const absl::Status left = RemoveUnknownPageFiles();
+    if (!left.ok()) LogWarning(absl::StrCat("store '", path(), "': ", left.ToString()));
+  }
   HPS_RETURN_IF_ERROR(MakeKeyListFamily());
   NoteTablesChanged();
   reserve_.Ensure();
@@ -329,6 +331,9 @@ absl::StatusOr<std::shared_ptr<const FamilyPages>> Database::OpenPagesOf(const T
                            PageReader::Create({.cache_bytes = cache_bytes}));
       page_reader_ = std::move(made);
       rocks_options_.cache().SetCapacity(options_.config.cache_bytes - cache_bytes);
+      LogInfo(absl::StrCat("store '", path(), "': tables in page files: their cache has ",
+                           cache_bytes, " bytes, that of RocksDB ",
+                           options_.config.cache_bytes - cache_bytes));
     }
     reader = page_reader_;
   }
@@ -344,16 +349,19 @@ absl::Status Database::LoadPages(Family& family, const Database* former) {
     if (known != former->families_.end()) family.pages = known->second->pages;
     if (family.pages != nullptr) return absl::OkStatus();
   }
-  if (read_only() && !damaged_ && AnyPageFileIsMissing(path(), family.table)) {
-    HPS_ASSIGN_OR_RETURN(const ReaderFileSystem::State now, reader_files_->StateNow());
-    if (!(now == reader_files_->state())) {
-      return absl::UnavailableError(
-          absl::StrCat("store '", path(), "': table '", family.table.spec.name,
-                       "' was replaced while the store was being opened; try again"));
-    }
-  }
+  HPS_RETURN_IF_ERROR(CheckNotReplaced(family.table));
   HPS_ASSIGN_OR_RETURN(family.pages, OpenPagesOf(family.table));
-  return absl::OkStatus();
+  // Opening takes long, so the files may have been removed meanwhile.
+  return CheckNotReplaced(family.table);
+}
+
+absl::Status Database::CheckNotReplaced(const TableRecord& table) const {
+  if (!read_only() || damaged_ || !AnyPageFileIsMissing(path(), table)) return absl::OkStatus();
+  HPS_ASSIGN_OR_RETURN(const ReaderFileSystem::State now, reader_files_->StateNow());
+  if (now == reader_files_->state()) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("store '", path(), "': table '", table.spec.name,
+                   "' was replaced while the store was being opened; try again"));
 }
 
 // A reader opens each newer state of the store anew, which must not take long. So it asks RocksDB
@@ -364,6 +372,12 @@ void Database::LoadChangedKeys(Family& family) {
   if (read_only() || damaged_) {
     if (family.changed) family.changed_keys.AddAll();
     return;
+  }
+  uint64_t key_count = 0;
+  // More than the filter holds, so it need not be filled first.
+  if (db_->GetIntProperty(family.handle, rocksdb::DB::Properties::kEstimateNumKeys, &key_count) &&
+      key_count > kChangedKeysMax) {
+    return family.changed_keys.AddAll();
   }
   rocksdb::ReadOptions options;
   options.fill_cache = false;
@@ -380,15 +394,6 @@ void Database::LoadChangedKeys(Family& family) {
   }
   family.changed_keys.Add(keys);
   if (!readable || !it->status().ok()) family.changed_keys.AddAll();
-}
-
-absl::Status Database::RemoveUnknownPageFiles() {
-  std::set<Incarnation> known;
-  {
-    MutexLock lock(mutex_);
-    for (const auto& [incarnation, family] : families_) known.insert(incarnation);
-  }
-  return RemoveOtherPageFiles(env(), path(), known);
 }
 
 // A network without a family is one of format 2, or lost: Network() says so, and the tables and the
@@ -444,7 +449,7 @@ absl::Status Database::DropUnknownFamilies() {
   }
   HPS_RETURN_IF_ERROR(batch.Count() == 0 ? absl::OkStatus() : Commit(batch, false));
   // An error does not prevent opening: the bytes can be read where they are.
-  const absl::Status moved = damaged_ ? absl::OkStatus() : MoveNetworksOutOfCatalog();
+  const absl::Status moved = MoveNetworksOutOfCatalog();
   if (!moved.ok())
     LogWarning(absl::StrCat("store '", path(),
                             "': moving networks out of the catalog: ", TextForLog(moved)));
@@ -567,7 +572,7 @@ void Database::Unpin(Family* family) {
     --family->pins;
     unused = TakeUnpinned(family);
   }
-  if (unused != nullptr) Retire(std::move(unused));
+  if (unused != nullptr) RetireOne(std::move(unused));
 }
 
 std::unique_ptr<Family> Database::TakeUnpinned(Family* family) {

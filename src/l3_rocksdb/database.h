@@ -188,6 +188,7 @@ class Database : public std::enable_shared_from_this<Database> {
                            const std::vector<rocksdb::ColumnFamilyDescriptor>& descriptors);
   absl::Status LoadTables(const Database* former);
   absl::Status LoadPages(Family& family, const Database* former) HPS_REQUIRES(mutex_);
+  absl::Status CheckNotReplaced(const TableRecord& table) const;
   void LoadChangedKeys(Family& family);
   absl::Status RemoveUnknownPageFiles();
   absl::Status CheckRowCount(const Family& family);
@@ -226,11 +227,12 @@ class Database : public std::enable_shared_from_this<Database> {
                          const std::vector<TableRecord>& others);
   std::vector<TableRecord> OthersAfterDrop(const std::vector<std::string>& names) const;
   absl::Status TryToDrop(const std::vector<rocksdb::ColumnFamilyHandle*>& handles);
-  absl::Status DropKeyListAndPages(const std::string& family);
+  absl::Status DropKeyListsAndPages(const std::vector<std::string>& families);
   bool AnyLeftovers() const;
   absl::Status DropLeftovers();
   absl::Status UndoSwitches();
-  void Retire(std::unique_ptr<Family> family);
+  void Retire(std::vector<std::unique_ptr<Family>> families);
+  void RetireOne(std::unique_ptr<Family> family);
   void Unpin(Family* family);
   Family& AddFamily(const TableRecord& table, rocksdb::ColumnFamilyHandle* handle)
       HPS_REQUIRES(mutex_);

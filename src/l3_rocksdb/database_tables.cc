@@ -18,27 +18,38 @@
 namespace hps {
 
 // The next open removes records that cannot be removed now.
-void Database::Retire(std::unique_ptr<Family> family) {
+void Database::Retire(std::vector<std::unique_ptr<Family>> families) {
+  if (families.empty()) return;
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  for (const auto& family : families) handles.push_back(family->handle);
   if (read_only()) {
-    db_->DestroyColumnFamilyHandle(family->handle);
+    for (rocksdb::ColumnFamilyHandle* handle : handles) db_->DestroyColumnFamilyHandle(handle);
     return;
   }
-  // The next open needs the family until the change that replaced it is durable.
+  // The next open needs the families until the change that replaced them is durable.
   if (const absl::Status synced = Sync(); !synced.ok()) {
-    LogWarning(absl::StrCat("store '", path(), "': ", family->handle->GetName(),
-                            " is not dropped yet: ", synced.ToString()));
+    LogWarning(absl::StrCat("store '", path(), "': ", handles[0]->GetName(), " and ",
+                            handles.size() - 1, " more are not dropped yet: ", synced.ToString()));
     MutexLock lock(mutex_);
-    leftovers_.push_back(family->handle);
+    leftovers_.insert(leftovers_.end(), handles.begin(), handles.end());
     return;
   }
   // Done on a full disk too, because it frees space.
   rocksdb::WriteBatch batch;
-  absl::Status removed = DeleteIncarnation(*db_, batch, family->table.incarnation);
+  absl::Status removed;
+  for (const auto& family : families)
+    removed.Update(DeleteIncarnation(*db_, batch, family->table.incarnation));
   if (removed.ok() && batch.Count() > 0) removed = Commit(batch, false);
   if (!removed.ok())
     LogWarning(absl::StrCat("store '", path(),
                             "': removing the records of a dropped table: ", removed.ToString()));
-  DropFamilies({family->handle});
+  DropFamilies(handles);
+}
+
+void Database::RetireOne(std::unique_ptr<Family> family) {
+  std::vector<std::unique_ptr<Family>> families;
+  families.push_back(std::move(family));
+  Retire(std::move(families));
 }
 
 absl::StatusOr<std::vector<rocksdb::ColumnFamilyHandle*>> Database::CreateFamilies(
@@ -65,9 +76,10 @@ void Database::DropFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& han
 
 // Keeps families that cannot be dropped for the next try. Returns the first error.
 absl::Status Database::TryToDrop(const std::vector<rocksdb::ColumnFamilyHandle*>& handles) {
-  absl::Status first_error;
+  std::vector<std::string> names;
+  for (rocksdb::ColumnFamilyHandle* handle : handles) names.push_back(handle->GetName());
+  absl::Status first_error = DropKeyListsAndPages(names);
   for (rocksdb::ColumnFamilyHandle* handle : handles) {
-    first_error.Update(DropKeyListAndPages(handle->GetName()));
     const rocksdb::Status dropped = db_->DropColumnFamily(handle);
     if (!dropped.ok()) {
       first_error.Update(FromRocksStatus(
@@ -85,20 +97,34 @@ absl::Status Database::TryToDrop(const std::vector<rocksdb::ColumnFamilyHandle*>
   return first_error;
 }
 
-// Deletes the key list and the page files of a family's import. Keeps those that cannot be deleted
-// for the next try.
-absl::Status Database::DropKeyListAndPages(const std::string& family) {
-  const std::optional<Incarnation> incarnation = IncarnationOf(family);
-  if (!incarnation.has_value()) return absl::OkStatus();
-  absl::Status deleted = RemovePageFiles(env(), path(), *incarnation);
+// Deletes the key lists and the page files of the imports of families. Keeps those that cannot be
+// deleted for the next try.
+absl::Status Database::DropKeyListsAndPages(const std::vector<std::string>& families) {
+  std::set<Incarnation> incarnations;
+  for (const std::string& family : families) {
+    const std::optional<Incarnation> incarnation = IncarnationOf(family);
+    if (incarnation.has_value()) incarnations.insert(*incarnation);
+  }
+  if (incarnations.empty()) return absl::OkStatus();
+  absl::Status deleted = RemovePageFiles(env(), path(), incarnations);
   if (key_list_ != nullptr) {
     const MemtableSwitchLock::SharedGuard switching(memtable_switch_lock_);
-    deleted.Update(DeleteKeyList(*db_, key_list_, *incarnation));
+    for (const Incarnation incarnation : incarnations)
+      deleted.Update(DeleteKeyList(*db_, key_list_, incarnation));
   }
   if (deleted.ok()) return deleted;
   MutexLock lock(mutex_);
-  leftover_files_.push_back(family);
+  leftover_files_.insert(leftover_files_.end(), families.begin(), families.end());
   return deleted;
+}
+
+absl::Status Database::RemoveUnknownPageFiles() {
+  std::set<Incarnation> known;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [incarnation, family] : families_) known.insert(incarnation);
+  }
+  return RemoveOtherPageFiles(env(), path(), known);
 }
 
 void Database::RetryDrops() {
@@ -126,7 +152,7 @@ absl::Status Database::DropLeftovers() {
     families.swap(leftover_files_);
   }
   absl::Status dropped = TryToDrop(handles);
-  for (const std::string& family : families) dropped.Update(DropKeyListAndPages(family));
+  dropped.Update(DropKeyListsAndPages(families));
   return dropped;
 }
 
@@ -298,7 +324,7 @@ absl::Status Database::SwitchTables(NewContents contents, const std::vector<Inca
     ApplySwitch(contents, unused);
   }
   NoteTablesChanged();
-  for (auto& family : unused) Retire(std::move(family));
+  Retire(std::move(unused));
   return written;
 }
 
@@ -357,7 +383,7 @@ absl::Status Database::DropTables(const std::vector<std::string>& names) {
   }
   NoteTablesChanged();
   std::erase(unused, nullptr);  // those that have readers
-  for (auto& family : unused) Retire(std::move(family));
+  Retire(std::move(unused));
   return written;
 }
 
@@ -377,7 +403,7 @@ absl::Status Database::DropNetwork(const std::string& model) {
     unused = TakeReplaced(id);
   }
   NoteTablesChanged();
-  if (unused != nullptr) Retire(std::move(unused));
+  if (unused != nullptr) RetireOne(std::move(unused));
   return absl::OkStatus();
 }
 

@@ -10,10 +10,13 @@
 #include <set>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/macros.h"
+#include "l3_rocksdb/database.h"
 #include "l3_rocksdb/rocks_store.h"
 #include "l3_rocksdb/salvage/verify.h"
 #include "l3_rocksdb/test_store.h"
+#include "testing/faults/fault_points.h"
 
 namespace hps {
 namespace {
@@ -136,6 +139,24 @@ TEST_F(PageImportTest, RemovesFilesThatTheCatalogDoesNotName) {
   Reopen();
   EXPECT_EQ(PageFiles().size(), 1u);
   EXPECT_EQ(OutcomeOf(10, 1), FetchOutcome::kHit);
+}
+
+// The catalog of a damaged store may lack a table, so nothing of it is removed.
+TEST_F(PageImportTest, ADamagedStoreKeepsUnknownTables) {
+  Import(1);
+  table_.reset();
+  store_.reset();
+  {
+    const auto database = *Database::Open(options_);
+    MutexLock lock(database->change_mutex());
+    const auto families = *database->CreateFamilies({{.incarnation = 7}});
+    database->db().DestroyColumnFamilyHandle(families.at(0)).PermitUncheckedError();
+  }
+  directory_.Write("store/pages/0000000000007-0", "of a table that the catalog lacks");
+  ASSERT_TRUE(Database::OpenDamaged(options_).ok());
+  EXPECT_EQ(PageFiles().size(), 2u);
+  Reopen();
+  EXPECT_EQ(PageFiles().size(), 1u);
 }
 
 TEST_F(PageImportTest, AMissingFileIsLost) {
@@ -306,6 +327,27 @@ TEST_F(PageImportTest, AReaderFollowsChangesAndImports) {
   table_ = *reader.OpenTable("m/t");
   EXPECT_EQ(OutcomeOf(10, 2), FetchOutcome::kHit);
   EXPECT_FALSE(old->IsCurrent());
+}
+
+// The files of the state that it opens are removed before it reaches them.
+TEST_F(PageImportTest, AReaderTakesNoReplacedFileForLost) {
+  Import(1);
+  RocksStoreOptions options = options_;
+  options.mode = OpenMode::kReadOnly;
+  FaultPoints::Arm("l3_pages.open.call", {.action = FaultAction::kWait, .times = 1});
+  absl::StatusOr<std::unique_ptr<DurableStore>> opened = absl::UnknownError("");
+  std::thread reader([&] { opened = OpenRocksStore(options); });
+  EXPECT_TRUE(FaultPoints::AwaitWaiting("l3_pages.open.call",
+                                        RealClock().Now() + std::chrono::seconds(30)));
+  Import(2);
+  FaultPoints::DisarmAll();
+  reader.join();
+  EXPECT_TRUE(absl::IsUnavailable(opened.status())) << opened.status();
+  opened = OpenRocksStore(options);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  table_ = *(*opened)->OpenTable("m/t");
+  EXPECT_EQ(OutcomeOf(10, 2), FetchOutcome::kHit);
+  table_.reset();
 }
 
 // A reader that is told of a write finds it, although the row was in a page file before.

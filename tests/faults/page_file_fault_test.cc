@@ -250,8 +250,8 @@ TEST_F(PageReadFaultTest, VerifyTellsErrorsFromDamage) {
   EXPECT_EQ(verify()->damage_count, 0u);
 }
 
-// A disk that fails while the store is being opened loses nothing.
-TEST_F(PageReadFaultTest, AStoreThatCanNotReadItsPageFilesDoesNotOpen) {
+// A disk that fails while the store is being opened loses nothing. The rest of the store is served.
+TEST_F(PageReadFaultTest, PageFilesThatCanNotBeReadAreNotLost) {
   MakeStore();
   for (const char* point : {"l3_pages.open.call", "l3_pages.read.call"}) {
     for (const absl::StatusCode code :
@@ -259,9 +259,20 @@ TEST_F(PageReadFaultTest, AStoreThatCanNotReadItsPageFilesDoesNotOpen) {
       SCOPED_TRACE(absl::StrCat(point, ": ", absl::StatusCodeToString(code)));
       Close();
       Fail(point, absl::Status(code, "a planned fault"));
-      EXPECT_EQ(OpenRocksStore(Options()).status().code(), code);
-      FaultPoints::DisarmAll();
       auto opened = OpenRocksStore(Options());
+      FaultPoints::DisarmAll();
+      if (code == absl::StatusCode::kUnavailable) {
+        ASSERT_TRUE(opened.ok()) << opened.status();
+        table_ = *(*opened)->OpenTable("m/a");
+        const FetchedRows failed = FetchAll();
+        EXPECT_EQ(failed.counts.status().code(), code);
+        ExpectAll(failed, FetchOutcome::kMiss);
+        table_.reset();
+      } else {
+        EXPECT_EQ(opened.status().code(), code);
+      }
+      opened = absl::UnknownError("closed");
+      opened = OpenRocksStore(Options());
       ASSERT_TRUE(opened.ok()) << opened.status();
       store_ = *std::move(opened);
       table_ = *store_->OpenTable("m/a");

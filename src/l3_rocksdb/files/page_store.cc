@@ -99,9 +99,10 @@ absl::Status LinkPageFiles(rocksdb::Env* env, const std::string& store, Incarnat
   return SyncDirectory(env, PagesDirectory(store));
 }
 
-absl::Status RemovePageFiles(rocksdb::Env* env, const std::string& store, Incarnation incarnation) {
+absl::Status RemovePageFiles(rocksdb::Env* env, const std::string& store,
+                             const std::set<Incarnation>& incarnations) {
   HPS_FAULT_POINT("l3.pages.before_removal");
-  return RemoveIf(env, store, [&](Incarnation found) { return found == incarnation; });
+  return RemoveIf(env, store, [&](Incarnation found) { return incarnations.contains(found); });
 }
 
 absl::Status RemoveOtherPageFiles(rocksdb::Env* env, const std::string& store,

@@ -44,8 +44,10 @@ bool AnyPageFileIsMissing(const std::string& store, const TableRecord& table);
 absl::Status LinkPageFiles(rocksdb::Env* env, const std::string& store, Incarnation incarnation,
                            const std::vector<std::string>& files);
 
-// Removes the page files of an incarnation; a store without them is no error. Errors: UNAVAILABLE.
-absl::Status RemovePageFiles(rocksdb::Env* env, const std::string& store, Incarnation incarnation);
+// Removes the page files of some incarnations; a store without them is no error. Lists the
+// directory once. Errors: UNAVAILABLE.
+absl::Status RemovePageFiles(rocksdb::Env* env, const std::string& store,
+                             const std::set<Incarnation>& incarnations);
 
 // Removes the files of all other incarnations.
 absl::Status RemoveOtherPageFiles(rocksdb::Env* env, const std::string& store,

@@ -38,7 +38,13 @@ absl::Status TakePageFiles(Database& database, const StagedImport& import,
     if (!files.empty()) {
       HPS_RETURN_IF_ERROR(LinkPageFiles(database.env(), database.path(), table.incarnation, files));
     }
-    HPS_ASSIGN_OR_RETURN(contents.pages.emplace_back(), database.OpenPagesOf(contents.tables[i]));
+    HPS_ASSIGN_OR_RETURN(auto pages, database.OpenPagesOf(contents.tables[i]));
+    if (pages != nullptr && pages->table->is_impaired()) {
+      return absl::UnavailableError(
+          absl::StrCat("store '", database.path(), "': the page files of table '", table.spec.name,
+                       "' can't be read, although they were just written; see the log"));
+    }
+    contents.pages.push_back(std::move(pages));
   }
   return absl::OkStatus();
 }
