@@ -54,6 +54,8 @@ class OutputArrays {
     if (!is_list_ && !object.is_none()) rest_ = Bytes(object, {name_}, block_);
   }
 
+  bool is_list() const { return is_list_; }
+
   // The memory of the next table, `index`. Raises if there is less, or if its own array has
   // another size.
   std::span<std::byte> Next(size_t index, size_t bytes, std::string_view table) {
@@ -130,6 +132,26 @@ void ReadQueries(const ModelSession& session, nb::list tables, nb::list keys,
   }
 }
 
+// Refuses rows of one table in the memory of another's, which would be lost.
+template <MemorySpace kSpace>
+void RequireApart(const ModelSession& session, const Queries<kSpace>& read) {
+  using Query = TableQuery<kSpace>;
+  std::vector<const Query*> sorted;
+  sorted.reserve(read.queries.size());
+  for (const Query& query : read.queries) {
+    if (!query.rows.empty()) sorted.push_back(&query);
+  }
+  std::ranges::sort(sorted, {}, [](const Query* query) { return query->rows.data(); });
+  for (size_t i = 1; i < sorted.size(); ++i) {
+    const Query& first = *sorted[i - 1];
+    const Query& second = *sorted[i];
+    if (second.rows.data() >= first.rows.data() + first.rows.size()) continue;
+    RaiseInvalid(absl::StrCat("out: the memory of two tables overlaps: '",
+                              session.tables[first.table.value].name, "' and '",
+                              session.tables[second.table.value].name, "'"));
+  }
+}
+
 // `options` is None or (timeout or None, hit_rate_threshold or None, LookupCancel or None, the
 // thread that the lookup is for).
 template <MemorySpace kSpace>
@@ -166,6 +188,7 @@ void LookupIn(ModelSession& session, nb::list tables, nb::list keys, nb::tuple o
     query.status = {reinterpret_cast<KeyStatus*>(bytes.data()), bytes.size()};
   }
   request.queries = read.queries;
+  if (rows.is_list() && read.queries.size() > 1) RequireApart(session, read);
   if constexpr (kSpace == MemorySpace::kDevice)
     request.stream.handle = reinterpret_cast<void*>(nb::cast<uintptr_t>(outputs[2]));
   const uint64_t thread =

@@ -58,7 +58,6 @@ def _argument(name: str, table: str) -> str:
     return f"{name} of table '{table}'" if table else name
 
 
-_ROW_ELEMENT_BYTES = 4
 _KEY_TYPES = ("int64", "uint64", "int32", "uint32")
 
 
@@ -376,23 +375,14 @@ def kind_of(array: Any) -> Kind:
     return _NUMPY
 
 
-def check_apart(out: Mapping[str, Any], memory: Sequence[Any] = ()) -> None:
-    """Refuses arrays for the rows of several tables that share memory, where that is seen without
-    much work: an array that is there twice, and tensors, whose addresses `memory` has."""
+def check_apart(out: Mapping[str, Any]) -> None:
+    """Refuses an array that is there for the rows of two tables."""
     if len(set(map(id, out.values()))) != len(out):
         names = {id(array): name for name, array in out.items()}
-        raise next(_shared(name, names[id(array)]) for name, array in out.items()
-                   if names[id(array)] != name)
-    spans = sorted((part[0], part[1], name) for name, part in zip(out, memory)
-                   if type(part) is tuple and part[1])
-    for (begin, count, first), (after, _, second) in zip(spans, spans[1:]):
-        if after < begin + count * _ROW_ELEMENT_BYTES:
-            raise _shared(first, second)
-
-
-def _shared(first: str, second: str) -> InvalidArgumentError:
-    return InvalidArgumentError(f"out: the arrays of the tables '{first}' and '{second}' share "
-                                "memory")
+        first, second = next((name, names[id(array)]) for name, array in out.items()
+                             if names[id(array)] != name)
+        raise InvalidArgumentError("out: the memory of two tables overlaps: "
+                                   f"'{first}' and '{second}'")
 
 
 def tell_written(arrays: Iterable[Any]) -> None:

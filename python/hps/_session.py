@@ -12,8 +12,7 @@ import numpy as np
 
 from hps import _hps
 from hps._arguments import fraction, seconds, tables_of
-from hps._arrays import (HostKeys, Kind, Memory, Rows, Statuses, check_apart, kind_of,
-                         tell_written)
+from hps._arrays import HostKeys, Kind, Memory, Rows, Statuses, kind_of, tell_written
 from hps._errors import InvalidArgumentError
 
 # A wait that may be longer is made on another thread, so that Ctrl-C can end it.
@@ -119,8 +118,8 @@ class Session:
             and DEFAULT_DEGRADED. None: the setting [lookup] timeout.
         hit_rate_threshold: see docs/configuration.md. None: the setting.
         out: arrays that take the rows, instead of new ones: one, or a dictionary. They share no
-            memory with each other; views of NumPy arrays that do are not noticed. A torch tensor
-            does not require a gradient; autograd sees the change.
+            memory with each other: arrays that overlap are refused. A torch tensor does not
+            require a gradient; autograd sees the change.
 
         The arrays of one call may share their memory; copy one to keep it without the others.
         Raises: InvalidArgumentError, TypeError (an argument, which the message names),
@@ -239,8 +238,6 @@ class Session:
             its_kind = kind if type(array) is kind.type else kind_of(array)
             its_kind.check_out(array, name, (*shape, self._numbers[name][1]))
             rows.append(kind.memory(array, "out", name))
-        if len(rows) > 1:
-            check_apart({name: out[name] for name in asked}, rows)
         return rows
 
     def _check_device(self, kind: Kind) -> None:

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/limits.h"
 #include "base/macros.h"
 
 namespace hps {
@@ -21,12 +22,20 @@ absl::StatusOr<FetchCounts> LayeredTable::Fetch(const FetchBatch& batch, Deadlin
 LayeredFetch::LayeredFetch(LayeredTable& table, const FetchBatch& batch)
     : table_(table), batch_(batch) {}
 
+// A thread keeps the rows of one large fetch, or of several small ones. Allocates nothing.
 LayeredFetch::~LayeredFetch() {
-  if (misses_ != nullptr) FreeMisses().push_back(std::move(misses_));
+  if (misses_ == nullptr) return;
+  std::vector<std::unique_ptr<Misses>>& free = FreeMisses();
+  size_t kept_bytes = misses_->rows.capacity();
+  for (const std::unique_ptr<Misses>& misses : free) kept_bytes += misses->rows.capacity();
+  if (kept_bytes <= kFetchTaskRowBytesMax && free.size() < free.capacity())
+    free.push_back(std::move(misses_));
 }
 
 std::vector<std::unique_ptr<LayeredFetch::Misses>>& LayeredFetch::FreeMisses() {
+  constexpr size_t kKeptMax = 32;  // the tables of one call
   thread_local std::vector<std::unique_ptr<Misses>> free;
+  free.reserve(kKeptMax);
   return free;
 }
 
@@ -41,9 +50,12 @@ bool LayeredFetch::AskNear(Deadline deadline) {
 // A key that came twice would also count twice for its admission to the near part.
 void LayeredFetch::ListMisses() {
   std::vector<std::unique_ptr<Misses>>& free = FreeMisses();
-  if (free.empty()) free.push_back(std::make_unique<Misses>());
-  misses_ = std::move(free.back());
-  free.pop_back();
+  if (free.empty()) {
+    misses_ = std::make_unique<Misses>();
+  } else {
+    misses_ = std::move(free.back());
+    free.pop_back();
+  }
   Misses& misses = *misses_;
   misses.positions.clear();
   misses.keys.clear();

@@ -88,7 +88,7 @@ class LayeredFetch {
     std::vector<uint8_t> absent;
   };
 
-  // Reused by its thread.
+  // For the next fetches of this thread.
   static std::vector<std::unique_ptr<Misses>>& FreeMisses();
   void ListMisses();
   absl::Status AskNearAgain();

@@ -23,24 +23,33 @@ class LayeredTier final : public LossyTier {
     return AddNearPart(*near_, spec, incarnation, bytes_max, std::move(far));
   }
 
-  // A table that has no near part is the far tier's.
+  // A table that has no near part is the far tier's. One that the near part has answered is not
+  // named to the far tier: it may be gone already.
   void Fetch(std::span<TableFetch> fetches, Deadline deadline) override {
-    std::vector<std::unique_ptr<LayeredFetch>> layered(fetches.size());
-    std::vector<TableFetch> far(fetches.size());
-    for (size_t i = 0; i < fetches.size(); ++i) {
-      auto* const table = dynamic_cast<LayeredTable*>(fetches[i].table);
+    std::vector<std::unique_ptr<LayeredFetch>> layered;  // null: a table of the far tier
+    std::vector<TableFetch> far;
+    std::vector<TableFetch*> asked;  // [i] is what far[i] is for
+    for (TableFetch& fetch : fetches) {
+      auto* const table = dynamic_cast<LayeredTable*>(fetch.table);
+      auto of_table =
+          table == nullptr ? nullptr : std::make_unique<LayeredFetch>(*table, fetch.batch);
       if (table == nullptr) {
-        far[i] = {.table = fetches[i].table, .batch = fetches[i].batch};
+        far.push_back({.table = fetch.table, .batch = fetch.batch});
+      } else if (of_table->AskNear(deadline)) {
+        far.push_back({.table = of_table->far(), .batch = of_table->far_batch()});
+      } else {
+        fetch.counts = of_table->counts();
+        if (fetch.counts.ok() && fetch.on_answered_first) fetch.on_answered_first();
         continue;
       }
-      layered[i] = std::make_unique<LayeredFetch>(*table, fetches[i].batch);
-      far[i].table = layered[i]->far();
-      if (layered[i]->AskNear(deadline)) far[i].batch = layered[i]->far_batch();
+      layered.push_back(std::move(of_table));
+      asked.push_back(&fetch);
     }
+    if (far.empty()) return;  // this tier, too, may be gone
     far_->Fetch(far, deadline);
-    for (size_t i = 0; i < fetches.size(); ++i) {
+    for (size_t i = 0; i < far.size(); ++i) {
       if (layered[i] != nullptr) layered[i]->TakeFar(far[i].counts);
-      fetches[i].counts = layered[i] != nullptr ? layered[i]->counts() : far[i].counts;
+      asked[i]->counts = layered[i] != nullptr ? layered[i]->counts() : far[i].counts;
     }
   }
 

@@ -27,12 +27,17 @@ class CountingTier final : public LossyTier {
     size_t key_count = 0;
     for (const TableFetch& fetch : fetches) key_count += fetch.batch.keys.size();
     keys_per_call_max = std::max(keys_per_call_max, key_count);
+    if (first_is_near) {
+      FetchEach(fetches.first(1), deadline);
+      fetches.front().on_answered_first();
+    }
     if (no_memory) throw std::bad_alloc();
-    FetchEach(fetches, deadline);
+    FetchEach(fetches.subspan(first_is_near ? 1 : 0), deadline);
   }
 
   std::vector<size_t> tables_of_calls;
   size_t keys_per_call_max = 0;
+  bool first_is_near = false;  // the first table of a call is answered before the others
   bool no_memory = false;
 };
 
@@ -140,6 +145,20 @@ TEST_F(L2TablesTest, ACallThatFindsNoMemoryFailsForAllItsTables) {
   tier_.no_memory = true;
   EXPECT_THAT(AskAll(), Each(KeyStatus::kHitL3));
   for (const WorldTable& table : tables_) EXPECT_TRUE(table.served->l2_breaker().is_open());
+}
+
+// Catches: a table that has its answers and waits for the others, or is taken for failed with them.
+TEST_F(L2TablesTest, ATableThatIsAnsweredFirstDoesNotWaitForTheOthers) {
+  ServeTables(3);
+  AskAll();
+  world_.executor().RunAll();
+  tier_.first_is_near = true;
+  EXPECT_THAT(AskAll(), Each(KeyStatus::kHitL2));
+  tier_.no_memory = true;
+  EXPECT_THAT(AskAll(),
+              testing::ElementsAre(KeyStatus::kHitL2, KeyStatus::kHitL3, KeyStatus::kHitL3));
+  EXPECT_FALSE(tables_[0].served->l2_breaker().is_open());
+  EXPECT_TRUE(tables_[1].served->l2_breaker().is_open());
 }
 
 // The task goes on without the lookup, and so do those of level 3.

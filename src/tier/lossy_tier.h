@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -99,6 +100,9 @@ struct TableFetch {
   LossyTable* table = nullptr;
   FetchBatch batch{};
   absl::StatusOr<FetchCounts> counts = FetchCounts();  // as LossyTable::Fetch returns it
+  // May be empty. A tier that has all answers of `table` before it waits for other tables calls it
+  // then, once, on the calling thread; it uses `table` and `batch` no longer.
+  std::function<void()> on_answered_first{};
 };
 
 // Asks the tables one after the other.

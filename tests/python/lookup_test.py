@@ -192,14 +192,18 @@ class BadInputTest(support.StoreTestCase):
     def test_out_that_shares_memory(self) -> None:
         wrong, keys = hps.InvalidArgumentError, np.arange(4)
         asked = {"ctr/user": keys, "user": keys}
-        one = np.zeros((4, 8), np.float32)
-        self.expect(wrong, "out: .*'ctr/user'.* share memory", asked,
-                    out={"user": one, "ctr/user": one})
-        np.testing.assert_array_equal(one, 0)
         block = np.zeros((2, 4, 8), np.float32)
         self.session.lookup(asked, out={"ctr/user": block[1], "user": block[0]})
         for rows in block:
             self.assert_rows("user", keys, rows)
+        shared = np.zeros((6, 8), np.float32)
+        for first in (shared[2:], shared[:4]):
+            self.expect(wrong, "out: the memory of two tables overlaps: 'ctr/user' and 'ctr/user'",
+                        asked, out={"ctr/user": first, "user": shared[:4]})
+        np.testing.assert_array_equal(shared, 0)
+        none = self.session.lookup({"ctr/user": keys, "user": keys[:0]},
+                                   out={"ctr/user": shared[:4], "user": shared[2:2]})
+        self.assert_rows("user", keys, none["ctr/user"])
 
     def test_options(self) -> None:
         keys = np.arange(4)

@@ -72,7 +72,7 @@ class TensorTest(support.StoreTestCase):
         asked = {"ctr/user": keys, "user": keys}
         for second in (block[:32], block[31:63]):
             out = {"ctr/user": block[:32].view(4, 8), "user": second.view(4, 8)}
-            with self.assertRaisesRegex(hps.InvalidArgumentError, "share memory"):
+            with self.assertRaisesRegex(hps.InvalidArgumentError, "memory of two tables"):
                 self.session.lookup(asked, out=out)
         out["user"] = block[32:64].view(4, 8)
         self.session.lookup(asked, out=out)

@@ -109,24 +109,25 @@ void FetchJob::TakeL2Status(const absl::Status& fetched) {
 }
 
 // As Fetch, no exception leaves it.
-void FetchJob::FetchLinked() {
+void FetchJob::FetchTogether(std::span<FetchJob*> jobs) {
   std::array<TableFetch, kJobsPerCallMax> room;
-  size_t count = 0;
-  for (FetchJob* job = this; job != nullptr; job = job->next_linked_) {
-    HPS_CHECK(count < room.size());
-    job->BeginAnswer();
-    room[count].table = job->spec_.table->l2();
-    room[count++].batch = job->BatchOf();
+  const std::span<TableFetch> fetches = std::span(room).first(jobs.size());
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    jobs[i]->BeginAnswer();
+    fetches[i].table = jobs[i]->spec_.table->l2();
+    fetches[i].batch = jobs[i]->BatchOf();
+    fetches[i].on_answered_first = [&jobs, i] { std::exchange(jobs[i], nullptr)->Finish(); };
   }
-  const std::span<TableFetch> fetches = std::span(room).first(count);
+  LossyTier& tier = *jobs.front()->spec_.table->l2_tier();
+  const Deadline deadline = jobs.front()->spec_.deadline;
   try {
-    spec_.table->l2_tier()->Fetch(fetches, spec_.deadline);
+    tier.Fetch(fetches, deadline);
   } catch (const std::bad_alloc&) {
     for (TableFetch& fetch : fetches) fetch.counts = absl::ResourceExhaustedError("");
   }
-  size_t taken = 0;
-  for (FetchJob* job = this; job != nullptr; job = job->next_linked_)
-    job->TakeL2Status(fetches[taken++].counts.status());
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    if (jobs[i] != nullptr) jobs[i]->TakeL2Status(fetches[i].counts.status());
+  }
 }
 
 void FetchJob::NoteL2Failure(absl::StatusCode code) {
@@ -214,20 +215,29 @@ void FetchJob::Run() {
 }
 
 void FetchJob::RunLinked() {
+  std::array<FetchJob*, kJobsPerCallMax> room;
+  size_t count = 0;
+  for (FetchJob* job = this; job != nullptr;) {
+    HPS_CHECK(count < room.size());
+    room[count++] = job;
+    job = std::exchange(job->next_linked_, nullptr);
+  }
+  const std::span<FetchJob*> jobs = std::span(room).first(count);
   // Jobs that are begun after their deadline would only keep a thread from those that are in time.
   if (service_.clock().Now() >= spec_.deadline) {
-    for (FetchJob* job = this; job != nullptr; job = job->next_linked_) job->AnswerMisses();
-  } else if (next_linked_ == nullptr) {
+    for (FetchJob* const job : jobs) job->AnswerMisses();
+  } else if (count == 1) {
     Fetch();
   } else {
-    FetchLinked();
+    FetchTogether(jobs);
   }
-  // A job that is complete belongs to its session, or goes on alone.
-  for (FetchJob* job = this; job != nullptr;) {
-    FetchJob* const next = std::exchange(job->next_linked_, nullptr);
-    if (!job->Complete()) service_.ContinueDetached(job);
-    job = next;
+  for (FetchJob* const job : jobs) {
+    if (job != nullptr) job->Finish();
   }
+}
+
+void FetchJob::Finish() {
+  if (!Complete()) service_.ContinueDetached(this);
 }
 
 bool FetchJob::L1Takes(const Spec& spec) {

@@ -147,8 +147,8 @@ class FetchJob final : public Task {
   void BeginAnswer();
   void AnswerMisses();
   void FetchFromLevel();
-  // Asks for this job and those that are linked to it with one call of level 2.
-  void FetchLinked();
+  // Asks for all jobs with one call of level 2. Those that it has finished become null.
+  static void FetchTogether(std::span<FetchJob*> jobs);
   void TakeL2Status(const absl::Status& fetched);
   void RunLinked();
   void RefetchFromL2();
@@ -156,6 +156,8 @@ class FetchJob final : public Task {
   HostRows RowsOf(size_t count) const;
   FetchBatch BatchOf();
   bool Complete();  // false: nobody waits, the task owns the job
+  // The task is done with the job, which now belongs to its session, or goes on alone.
+  void Finish();
   void RevalidateInL2();
   // Moves the keys with one of two outcomes to the front, with rows and versions.
   size_t KeepOnly(FetchOutcome outcome, FetchOutcome or_outcome);
