@@ -184,7 +184,8 @@ absl::Status SharedWriter::WritePartition(const Place& place, std::deque<UpdateR
   StreamPosition behind = from;
   behind.offset = from.offset + count;
   const DurableWrite change = DurableWriteOf(write, live->spec(), {&behind, 1});
-  HPS_RETURN_IF_ERROR(live->shared()->WriteChange({.write = &change, .from = {&from, 1}}));
+  HPS_RETURN_IF_ERROR(live->shared()->WriteChange(
+      {.write = &change, .from = {&from, 1}, .ends = [this] { return IsEnding(); }}));
   group_->Commit(place.first, {&behind, 1});
   progress_at_ = RealClock().Now();
   for (size_t i = 0; i < count; ++i) {
