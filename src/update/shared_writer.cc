@@ -196,19 +196,21 @@ absl::Status SharedWriter::WritePartition(const Place& place, std::deque<UpdateR
 }
 
 // The number of records that are gathered: neighbours without a hole between them. A message that
-// can't be applied changes nothing; the node's own subscription sets it aside.
+// can't be applied changes nothing; the node's own subscription sets it aside. The rows of keys
+// that belong into other partitions are removed (SharedTable::WriteChange).
 size_t SharedWriter::Gather(const std::deque<UpdateRecord>& records, const TableSpec& spec,
                             std::span<const StreamPosition> applied, StreamWrite& write) const {
   const StreamPosition first = records.front().position;
   const StreamPosition& end = applied[first.partition];
+  const auto partition_count = static_cast<uint32_t>(applied.size());
   size_t count = 0;
   for (const UpdateRecord& record : records) {
     const uint64_t offset = record.position.offset;
     if (offset != first.offset + count || offset >= end.offset) break;
     const absl::StatusOr<UpdateMessage> message = DecodeUpdate(record.payload, spec);
-    const bool is_applied =
-        message.ok() && message->count > 0 &&
-        CheckPartition(*message, first.partition, static_cast<uint32_t>(applied.size())).ok();
+    const bool is_applied = message.ok() && message->count > 0 &&
+                            (MayMisplaceKeys(record, partition_count) ||
+                             CheckPartition(*message, first.partition, partition_count).ok());
     if (is_applied && !AppendMessage(*message, spec, VersionAt(end.generation, offset), write))
       break;
     ++count;
