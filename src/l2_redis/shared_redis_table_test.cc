@@ -18,7 +18,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
 #include "base/macros.h"
-#include "l2_redis/test_proxy.h"
 #include "l2_redis/test_redis.h"
 #include "l2_redis/test_shared_nodes.h"
 #include "testing/contracts/lossy_rows.h"
@@ -426,29 +425,6 @@ TEST_P(SharedRedisTableTest, ALargeChange) {
   EXPECT_EQ(node.Check(AllKeys()), kKeys);
 }
 
-// Catches: one time for all scripts of a change, which the caller then repeats for ever.
-TEST_P(SharedRedisTableTest, ALargeChangeAtASlowServer) {
-  if (GetParam().options.cluster) GTEST_SKIP() << "one server is enough";
-  TestProxy proxy(redis_.addresses()[0]);
-  RedisConfig config = Config();
-  config.nodes = {proxy.address()};
-  config.timeout = std::chrono::seconds(20);
-  config.write_timeout = std::chrono::milliseconds(600);
-  Node node(config, "v1", /*writes_changes=*/false);
-  node.BeginStream();
-  node.Promote(AllKeys());
-  Stream stream;
-  while (stream.partitions[0].size() < 5000)  // 20 scripts, which take longer than 600 ms
-    for (const Key key : AllKeys()) stream.Publish(key);
-  while (node.Apply(stream, 0, 5000)) continue;
-  proxy.Set({.delay = std::chrono::milliseconds(60)});
-  const TimePoint end = RealClock().Now() + kPatience;
-  while (!node.WriteShared(stream, 0, 0, stream.partitions[0].size()).ok())
-    ASSERT_LT(RealClock().Now(), end);
-  proxy.Set({});
-  EXPECT_EQ(node.Check(AllKeys()), kKeys) << "no row was lost";
-}
-
 // A server without room takes no new values: what can't be changed is removed.
 TEST_P(SharedRedisTableTest, AServerWithoutRoom) {
   Node node(Config(), "v1");
@@ -523,25 +499,6 @@ TEST_P(SharedRedisTableTest, AServerThatIsDownHoldsUpNoChange) {
     second.Promote(AllKeys());
   }
   EXPECT_EQ(first.Check(AllKeys()), kKeys);
-}
-
-// Catches: a reply that one server lost, which was given up at once while another one was down.
-TEST_P(SharedRedisTableTest, EachServerHasItsOwnTime) {
-  if (!GetParam().options.cluster) GTEST_SKIP() << "of one server nothing is given up";
-  RedisConfig config = Config();
-  config.timeout = std::chrono::milliseconds(300);
-  Node node(config, "v1", /*writes_changes=*/false);
-  node.BeginStream();
-  node.Promote(AllKeys());
-  Stream stream;
-  for (const Key key : AllKeys()) stream.Publish(key);
-  while (node.Apply(stream, 0, 1000)) continue;
-  const uint64_t end = stream.partitions[0].size();
-  redis_.Kill(0);
-  const TimePoint patience_end = RealClock().Now() + kPatience;
-  while (!node.WriteShared(stream, 0, 0, end).ok()) ASSERT_LT(RealClock().Now(), patience_end);
-  redis_.Kill(1);
-  EXPECT_TRUE(absl::IsUnavailable(node.WriteShared(stream, 0, 0, end)));
 }
 
 TEST_P(SharedRedisTableTest, AServerThatIsDownAloneIsWaitedFor) {
