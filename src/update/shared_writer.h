@@ -119,7 +119,7 @@ class SharedWriter {
   std::map<std::string, LeftTable> left_;
   std::vector<Place> counted_;  // takeovers: what this node owned last. After a join it owns
                                 // nothing for a moment
-  TimePoint progress_at_{};  // when a change was written last, or there was memory
+  TimePoint progress_at_{};     // when a change was written last, or there was memory
   TimePoint next_look_{};
   TimePoint next_publish_{};
   bool is_failing_ = false;
