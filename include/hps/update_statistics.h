@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,7 +54,8 @@ struct StreamStatistics {
 struct SharedPartitionStatistics {
   std::string table;
   uint32_t partition = 0;
-  uint64_t lag_records = 0;  // that this node's level 3 has and the shared level lacks
+  // That this node's level 3 has and the shared level lacks; unknown until the node has read one.
+  std::optional<uint64_t> lag_records{};
 };
 
 // This node in the group that writes a shared level 2.

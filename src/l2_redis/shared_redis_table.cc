@@ -146,7 +146,8 @@ SharedRedisTable::SharedRedisTable(std::shared_ptr<RedisClient> client, const Op
       table_hash_(HashOf(info, options.partition_count)),
       names_(options.key_prefix, table_hash_ >> (64 - kIncarnationBits), options.partition_count),
       fence_(0),
-      stream_(info.positions, info.update_records_lost == 0) {}
+      stream_(info.positions, info.update_records_lost == 0),
+      lacking_since_(options.partition_count) {}
 
 SharedRedisTable::Work& SharedRedisTable::ThreadWork(size_t part) {
   thread_local std::deque<Work> works;
@@ -154,10 +155,9 @@ SharedRedisTable::Work& SharedRedisTable::ThreadWork(size_t part) {
   return works[part];
 }
 
-// `with_empty`: a piece also for a partition that has no keys.
+// The caller has called PrepareSlots. `with_empty`: a piece also for a partition that has no keys.
 void SharedRedisTable::BeginWork(std::span<const Key> keys, size_t keys_max, bool with_empty,
                                  Work& work) const {
-  client_->PrepareSlots(work.deadline);
   work.groups.Group(names_, keys, /*reversed=*/true);
   work.pieces.clear();
   work.requests.clear();
@@ -201,6 +201,7 @@ std::unique_ptr<RedisFetchPart> SharedRedisTable::BeginFetch(const FetchBatch& b
 void SharedRedisTable::RemoveDamaged(std::span<const Key> keys) {
   Work& work = ThreadWork();
   work.deadline = kNoDeadline;
+  client_->PrepareSlots(work.deadline);
   BeginWork(keys, kKeysPerFetchMax, /*with_empty=*/false, work);
   for (size_t request = 0; request < work.requests.size(); ++request) {
     const Piece& piece = work.pieces[request];
@@ -320,6 +321,7 @@ void SharedRedisTable::InsertStep(const RowBatch& batch, ApplyEpoch epoch, Deadl
   if (keys.empty()) return;
   Work& work = ThreadWork();
   work.deadline = deadline;
+  client_->PrepareSlots(deadline);
   BeginWork(keys, kKeysPerScriptMax, /*with_empty=*/false, work);
   const std::string packed = PackVersions(positions);
   const std::string nonce = PackNonce();
@@ -381,7 +383,7 @@ void SharedRedisTable::EndChange(const DurableWrite& write) {
     }
   }
   if (from.size() != write.positions.size()) return;  // a generation begins: there are no rows
-  if (!WriteChange({.write = &write, .from = from}).ok()) client_->NoteChangeGivenUp();
+  if (!WriteSteps({.write = &write, .from = from}, WriteEnd()).ok()) client_->NoteChangeGivenUp();
 }
 
 std::vector<StreamPosition> SharedRedisTable::Positions() const {
@@ -397,6 +399,12 @@ std::vector<StreamPosition> SharedRedisTable::Positions() const {
 }
 
 absl::Status SharedRedisTable::WriteChange(const SharedChange& change) {
+  return WriteSteps(change, kNoDeadline);
+}
+
+// Each step has its own time: a change of many steps would never end if they had one for all, since
+// the caller repeats it from the first. EndChange, which waits for nobody, has an end.
+absl::Status SharedRedisTable::WriteSteps(const SharedChange& change, Deadline end) {
   const StreamFence::Generation* const generation = stream_.current();
   if (generation == nullptr || generation->partition_count() == 0) return absl::OkStatus();
   const auto is_known = [&](const StreamPosition& position) {
@@ -408,26 +416,40 @@ absl::Status SharedRedisTable::WriteChange(const SharedChange& change) {
       !std::ranges::all_of(change.write->positions, is_known)) {
     return absl::OkStatus();
   }
-  const Deadline deadline = WriteEnd();
   // A partition that lacks a step gets none of the later ones: they would cost it its rows, and it
   // may get all of them when the caller writes the change again.
   std::vector<bool> lacks(names_.partition_count());
-  for (const Step& step : StepsOf(change, *generation)) RunStep(step, deadline, lacks);
-  return JudgeWrite(static_cast<size_t>(std::ranges::count(lacks, true)));
+  for (const Step& step : StepsOf(change, *generation)) {
+    if (change.ends && change.ends())
+      return absl::UnavailableError("the writer of a shared table ends");
+    RunStep(step, std::min(end, WriteEnd()), lacks);
+  }
+  return JudgeWrite(lacks);
 }
 
-absl::Status SharedRedisTable::JudgeWrite(size_t lacking_count) {
-  if (lacking_count == 0 || lacking_count == names_.partition_count()) {
-    lacking_since_ = TimePoint();
-    if (lacking_count == 0) return absl::OkStatus();
-    return absl::UnavailableError("no server of Redis took a change of a shared table");
-  }
+// `lacks`, by partition of Redis: those that lack the change.
+absl::Status SharedRedisTable::JudgeWrite(const std::vector<bool>& lacks) {
+  const auto lacking_count = static_cast<size_t>(std::ranges::count(lacks, true));
   const TimePoint now = RealClock().Now();
-  TimePoint since = TimePoint();
-  if (lacking_since_.compare_exchange_strong(since, now)) since = now;
-  if (now - since < kRetryFor) {
+  bool is_young = false;  // one of them may only have lost a reply
+  {
+    MutexLock lock(mutex_);
+    for (size_t partition = 0; partition < lacks.size(); ++partition) {
+      TimePoint& since = lacking_since_[partition];
+      if (!lacks[partition] || lacking_count == lacks.size()) {
+        since = TimePoint();
+        continue;
+      }
+      if (since == TimePoint()) since = now;
+      is_young |= now - since < kRetryFor;
+    }
+  }
+  if (lacking_count == 0) return absl::OkStatus();
+  if (lacking_count == lacks.size())
+    return absl::UnavailableError("no server of Redis took a change of a shared table");
+  if (is_young) {
     return absl::UnavailableError(absl::StrCat(
-        "the servers of ", lacking_count, " of ", names_.partition_count(),
+        "the servers of ", lacking_count, " of ", lacks.size(),
         " partitions in Redis did not take a change of a shared table; it is tried again for ",
         std::chrono::duration_cast<std::chrono::seconds>(kRetryFor).count(),
         " s, then changes go on without them"));
@@ -490,6 +512,7 @@ void SharedRedisTable::RunStep(const Step& step, Deadline deadline, std::vector<
   const std::string nonce = PackNonce();
   Work& work = ThreadWork();
   work.deadline = deadline;
+  client_->PrepareSlots(deadline);
   BeginWork(step.keys, std::numeric_limits<uint32_t>::max(), /*with_empty=*/true, work);
   std::vector<size_t> kept;
   for (size_t piece = 0; piece < work.pieces.size(); ++piece)

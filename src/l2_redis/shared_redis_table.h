@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "l2_redis/redis_client.h"
 #include "l2_redis/redis_fetch.h"
 #include "l2_redis/redis_script.h"
@@ -34,7 +35,9 @@ class SharedRedisTable final : public RedisFetchTable, public SharedTable {
     size_t partition_count = 0;    // of Redis: a table's rows are divided among so many hash slots
     uint64_t expire_after_ms = 0;  // 0 = rows do not expire
     bool writes_changes = true;    // EndChange writes them; else only WriteChange does
-    Duration write_timeout{};      // of each insertion and change
+    // Of each insertion, of each EndChange, and of each script of a WriteChange: a long change is
+    // many scripts, and the caller repeats one that ended before its last.
+    Duration write_timeout{};
   };
 
   // `info` is of the table in level 3, which nobody changes until this table gets the changes.
@@ -60,7 +63,8 @@ class SharedRedisTable final : public RedisFetchTable, public SharedTable {
   void BeginChange(std::span<const Key> keys, ApplyEpoch epoch,
                    std::span<const StreamPosition> positions) override;
   void EndChange(const DurableWrite& write) override;
-  // Returns OK also for a change that some servers have not taken for kRetryFor, if others have:
+  // Returns OK also for a change that some servers do not take, if others do and each of the former
+  // has taken none for kRetryFor:
   // what one server lacks must not hold up the changes of the others. The marks of its partitions
   // stay behind. So no node takes a row there whose change is missing, and the next change that the
   // server takes begins behind its mark and removes its rows (shared_scripts.h). Counted
@@ -118,7 +122,8 @@ class SharedRedisTable final : public RedisFetchTable, public SharedTable {
   std::vector<Step> StepsOf(const SharedChange& change,
                             const StreamFence::Generation& generation) const;
   void RunStep(const Step& step, Deadline deadline, std::vector<bool>& lacks);
-  absl::Status JudgeWrite(size_t lacking_count);
+  absl::Status WriteSteps(const SharedChange& change, Deadline end);
+  absl::Status JudgeWrite(const std::vector<bool>& lacks);
   Deadline WriteEnd() const { return DeadlineAfter(RealClock(), options_.write_timeout); }
 
   const std::shared_ptr<RedisClient> client_;
@@ -128,8 +133,10 @@ class SharedRedisTable final : public RedisFetchTable, public SharedTable {
   const RowNames names_;
   Fence fence_;
   StreamFence stream_;
-  // Since when some servers, and not all of them, take no changes; TimePoint() = all do, or none.
-  std::atomic<TimePoint> lacking_since_{TimePoint()};
+  Mutex mutex_;
+  // By partition of Redis: since when it takes no changes while others do; TimePoint() = it does,
+  // or none does.
+  std::vector<TimePoint> lacking_since_ HPS_GUARDED_BY(mutex_);
   RedisTableCounters counters_;
 };
 

@@ -404,6 +404,24 @@ TEST_P(SharedRedisTableTest, OwnersWriteForAll) {
   EXPECT_EQ(first.Check(AllKeys()), kKeys);
 }
 
+// As with messages of before a topic grew: versions of such a key have no order.
+TEST_P(SharedRedisTableTest, AKeyInAnotherPartition) {
+  Node first(Config(), "v1");
+  Node second(Config(), "v1");
+  for (Node* const node : {&first, &second}) node->BeginStream();
+  first.Promote(AllKeys());
+  Stream stream;
+  const size_t wrong = (PartitionOf(7) + 1) % kPartitions;
+  stream.partitions[wrong].push_back({.key = 7});
+  ASSERT_TRUE(first.Apply(stream, wrong, 1));
+  EXPECT_EQ(second.Check({7}), 0u) << "its row is removed";
+  second.Promote({7});
+  EXPECT_EQ(first.Check({7}), 0u);
+  EXPECT_EQ(first.Promote({7}), 0u);
+  ASSERT_TRUE(second.Apply(stream, wrong, 1));
+  EXPECT_EQ(second.Check({7}), 0u);
+}
+
 // A large change is several scripts, of which each is whole.
 TEST_P(SharedRedisTableTest, ALargeChange) {
   Node node(Config(), "v1", /*writes_changes=*/false);
@@ -416,6 +434,10 @@ TEST_P(SharedRedisTableTest, ALargeChange) {
     while (node.Apply(stream, partition, 5000)) continue;
     const uint64_t end = stream.partitions[partition].size();
     ASSERT_GT(end, 2000u);
+    int asked = 0;
+    const auto ends = [&] { return ++asked > 1; };
+    EXPECT_TRUE(absl::IsUnavailable(node.WriteShared(stream, partition, 0, end, ends)));
+    EXPECT_EQ(asked, 2) << "it ends between two scripts";
     EXPECT_TRUE(node.WriteShared(stream, partition, 0, end).ok());
   }
   EXPECT_EQ(node.Check(AllKeys()), kKeys);

@@ -189,7 +189,8 @@ class Node {
   Version level3(size_t key) const { return level3_[key].load(); }
 
   // As the owner of a partition does: writes the changes from `begin` to `end` into the level.
-  absl::Status WriteShared(const Stream& stream, size_t partition, uint64_t begin, uint64_t end) {
+  absl::Status WriteShared(const Stream& stream, size_t partition, uint64_t begin, uint64_t end,
+                           const std::function<bool()>& ends = nullptr) {
     std::vector<Key> keys;
     std::vector<Version> versions;
     for (uint64_t offset = begin; offset < end; ++offset) {
@@ -204,7 +205,7 @@ class Node {
     to.offset = end;
     DurableWrite write = {.upserts = rows.batch(), .positions = {&to, 1}};
     write.upserts.absent = {};
-    return shared_->WriteChange({.write = &write, .from = {&from, 1}});
+    return shared_->WriteChange({.write = &write, .from = {&from, 1}, .ends = ends});
   }
 
  private:

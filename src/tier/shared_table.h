@@ -5,6 +5,7 @@
 // apply epochs; it compares positions of the stream, which mean the same on every node.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -21,6 +22,8 @@ struct SharedChange {
   const DurableWrite* write =
       nullptr;  // its rows and deletes have versions, ascending in a partition
   std::span<const StreamPosition> from{};  // one for each of write->positions, of its partition
+  // Asked between the parts of a long write: true ends it with UNAVAILABLE.
+  std::function<bool()> ends{};
 };
 
 // BeginChange and EndChange are for the table's applier, one at a time; WriteChange is thread-safe.

@@ -92,6 +92,16 @@ bool SharedWriter::WaitFor(Duration wait) {
   return !ending_;
 }
 
+// Whether level 3 has one of the records that waited, or means other records by its offsets. That
+// it moves is not enough: it may be far behind what the group has committed.
+bool SharedWriter::GoesOn(const LeftTable& left, const TableState& state,
+                          std::span<const StreamPosition> applied) {
+  return state != left.state || std::ranges::any_of(applied, [&](const StreamPosition& position) {
+           const auto waits = left.waits_from.find(position.partition);
+           return waits != left.waits_from.end() && position.offset > waits->second;
+         });
+}
+
 SharedWriter::Tables SharedWriter::SharedTables() const {
   Tables tables;
   for (LiveModel* const model : options_.registry->models()) {
@@ -100,10 +110,11 @@ SharedWriter::Tables SharedWriter::SharedTables() const {
       const std::vector<StreamPosition> positions = table->shared()->Positions();
       if (positions.empty()) continue;  // its stream has not begun, or it shares nothing
       const std::string& name = table->spec().name;
+      const TableState state = {.incarnation = table->incarnation(),
+                                .generation = positions.front().generation};
       const auto left = left_.find(name);
-      if (left != left_.end() && left->second == positions) continue;
-      tables[name] = {.incarnation = table->incarnation(),
-                      .generation = positions.front().generation};
+      if (left != left_.end() && !GoesOn(left->second, state, positions)) continue;
+      tables[name] = state;
     }
   }
   return tables;
@@ -113,7 +124,9 @@ SharedWriter::Tables SharedWriter::SharedTables() const {
 // old one, so the group is joined anew.
 void SharedWriter::FollowTables() {
   Tables tables = SharedTables();
-  std::erase_if(left_, [&](const auto& left) { return tables.contains(left.first); });
+  std::erase_if(left_, [&](const auto& left) {
+    return tables.contains(left.first) || options_.registry->FindTable(left.first) == nullptr;
+  });
   if (tables == tables_ && (group_ != nullptr || tables.empty())) return;
   waiting_.clear();
   waiting_bytes_ = 0;
@@ -184,7 +197,8 @@ absl::Status SharedWriter::WritePartition(const Place& place, std::deque<UpdateR
   StreamPosition behind = from;
   behind.offset = from.offset + count;
   const DurableWrite change = DurableWriteOf(write, live->spec(), {&behind, 1});
-  HPS_RETURN_IF_ERROR(live->shared()->WriteChange({.write = &change, .from = {&from, 1}}));
+  HPS_RETURN_IF_ERROR(live->shared()->WriteChange(
+      {.write = &change, .from = {&from, 1}, .ends = [this] { return IsEnding(); }}));
   group_->Commit(place.first, {&behind, 1});
   progress_at_ = RealClock().Now();
   for (size_t i = 0; i < count; ++i) {
@@ -195,19 +209,21 @@ absl::Status SharedWriter::WritePartition(const Place& place, std::deque<UpdateR
 }
 
 // The number of records that are gathered: neighbours without a hole between them. A message that
-// can't be applied changes nothing; the node's own subscription sets it aside.
+// can't be applied changes nothing; the node's own subscription sets it aside. The rows of keys
+// that belong into other partitions are removed (SharedTable::WriteChange).
 size_t SharedWriter::Gather(const std::deque<UpdateRecord>& records, const TableSpec& spec,
                             std::span<const StreamPosition> applied, StreamWrite& write) const {
   const StreamPosition first = records.front().position;
   const StreamPosition& end = applied[first.partition];
+  const auto partition_count = static_cast<uint32_t>(applied.size());
   size_t count = 0;
   for (const UpdateRecord& record : records) {
     const uint64_t offset = record.position.offset;
     if (offset != first.offset + count || offset >= end.offset) break;
     const absl::StatusOr<UpdateMessage> message = DecodeUpdate(record.payload, spec);
-    const bool is_applied =
-        message.ok() && message->count > 0 &&
-        CheckPartition(*message, first.partition, static_cast<uint32_t>(applied.size())).ok();
+    const bool is_applied = message.ok() && message->count > 0 &&
+                            (MayMisplaceKeys(record, partition_count) ||
+                             CheckPartition(*message, first.partition, partition_count).ok());
     if (is_applied && !AppendMessage(*message, spec, VersionAt(end.generation, offset), write))
       break;
     ++count;
@@ -226,12 +242,16 @@ void SharedWriter::LeaveStandingTable() {
   const auto most = std::ranges::max_element(
       bytes, [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most == bytes.end()) return;
-  std::vector<StreamPosition> applied = Applied(most->first);
-  if (applied.empty()) return;  // the next look finds out
+  if (Applied(most->first).empty()) return;  // the next look finds out
   LogWarning(absl::StrCat("table '", most->first, "': ", most->second,
                           " bytes of its changes wait for level 3 of this node, which applies "
                           "none: other nodes of the shared group write them until it goes on"));
-  left_[most->first] = std::move(applied);
+  LeftTable& left = left_[most->first];
+  left = {.state = tables_.at(most->first)};
+  for (const auto& [place, waiting] : waiting_) {
+    if (place.first == most->first && !waiting.records.empty())
+      left.waits_from[place.second] = waiting.records.front().position.offset;
+  }
   next_look_ = RealClock().Now();
 }
 
@@ -245,10 +265,11 @@ void SharedWriter::ForgetOthers(const std::vector<Place>& owned) {
   });
 }
 
-// Records of a partition that level 3 has and the shared level lacks.
-uint64_t SharedWriter::LagOf(const Place& place) const {
+// Records of a partition that level 3 has and the shared level lacks. Unknown until one has come:
+// what the group has committed is not known before.
+std::optional<uint64_t> SharedWriter::LagOf(const Place& place) const {
   const auto waiting = waiting_.find(place);
-  if (waiting == waiting_.end()) return 0;  // nothing has come yet
+  if (waiting == waiting_.end()) return std::nullopt;
   const auto& [records, next] = waiting->second;
   const std::vector<StreamPosition> applied = Applied(place.first);
   const uint64_t written = records.empty() ? next : records.front().position.offset;
@@ -268,15 +289,12 @@ void SharedWriter::Publish() {
         {.table = place.first, .partition = place.second, .lag_records = LagOf(place)});
   }
   MutexLock lock(mutex_);
-  for (const SharedPartitionStatistics& partition : partitions) {
-    const bool is_known = std::ranges::any_of(statistics_.partitions, [&](const auto& known) {
-      return known.table == partition.table && known.partition == partition.partition;
-    });
-    statistics_.takeovers += is_known ? 0 : 1;
-  }
+  for (const Place& place : owned)
+    statistics_.takeovers += std::ranges::binary_search(counted_, place) ? 0 : 1;
+  if (!owned.empty() || group_ == nullptr) counted_ = std::move(owned);
   statistics_.partitions = std::move(partitions);
   statistics_.left_tables.clear();
-  for (const auto& [table, positions] : left_) statistics_.left_tables.push_back(table);
+  for (const auto& [table, left] : left_) statistics_.left_tables.push_back(table);
 }
 
 }  // namespace hps

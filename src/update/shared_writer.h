@@ -18,6 +18,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -81,12 +82,20 @@ class SharedWriter {
     size_t bytes() const;
   };
 
+  // A table that is left to others.
+  struct LeftTable {
+    TableState state;
+    std::map<uint32_t, uint64_t> waits_from{};  // by partition: the first offset that waits
+  };
+
   explicit SharedWriter(const Options& options) : options_(options) {}
 
   bool Step();
   bool IsEnding() const;
   // False: the writer ends.
   bool WaitFor(Duration wait);
+  static bool GoesOn(const LeftTable& left, const TableState& state,
+                     std::span<const StreamPosition> applied);
   Tables SharedTables() const;
   void FollowTables();
   void Take(std::vector<UpdateRecord> records);
@@ -97,7 +106,7 @@ class SharedWriter {
   std::vector<StreamPosition> Applied(const std::string& table) const;
   void LeaveStandingTable();
   void ForgetOthers(const std::vector<Place>& owned);
-  uint64_t LagOf(const Place& place) const;
+  std::optional<uint64_t> LagOf(const Place& place) const;
   void Publish();
 
   const Options options_;
@@ -107,9 +116,10 @@ class SharedWriter {
   std::unique_ptr<SharedGroup> group_;
   std::map<Place, Waiting> waiting_;  // records end before their group
   size_t waiting_bytes_ = 0;
-  // Tables that are left to others, and where their level 3 stands.
-  std::map<std::string, std::vector<StreamPosition>> left_;
-  TimePoint progress_at_{};  // when a change was written last, or there was memory
+  std::map<std::string, LeftTable> left_;
+  std::vector<Place> counted_;  // takeovers: what this node owned last. After a join it owns
+                                // nothing for a moment
+  TimePoint progress_at_{};     // when a change was written last, or there was memory
   TimePoint next_look_{};
   TimePoint next_publish_{};
   bool is_failing_ = false;

@@ -53,7 +53,13 @@ class FakeShared final : public SharedTable {
   }
   std::vector<StreamPosition> Positions() const override {
     MutexLock lock(mutex_);
+    ++looks_;
     return {{.partition = 0, .generation = generation_, .offset = applied_}};
+  }
+  // How often somebody has asked for the positions.
+  int looks() const {
+    MutexLock lock(mutex_);
+    return looks_;
   }
 
   void Apply(uint64_t offset) {
@@ -82,6 +88,7 @@ class FakeShared final : public SharedTable {
   mutable Mutex mutex_;
   CondVar never_;  // a wait for time to pass
   Duration delay_ HPS_GUARDED_BY(mutex_){};
+  mutable int looks_ HPS_GUARDED_BY(mutex_) = 0;
   uint64_t applied_ HPS_GUARDED_BY(mutex_) = 0;
   uint16_t generation_ HPS_GUARDED_BY(mutex_) = kGeneration;
   int failures_ HPS_GUARDED_BY(mutex_) = 0;
@@ -95,6 +102,7 @@ struct FakeTopic {
   uint64_t next HPS_GUARDED_BY(mutex) = 0;
   uint64_t committed HPS_GUARDED_BY(mutex) = 0;
   int joins HPS_GUARDED_BY(mutex) = 0;
+  bool is_assigned HPS_GUARDED_BY(mutex) = true;
 };
 
 class FakeGroup final : public SharedGroup {
@@ -121,7 +129,11 @@ class FakeGroup final : public SharedGroup {
     while (records.empty() && RealClock().Now() < deadline) never.WaitUntil(topic_.mutex, deadline);
     return records;
   }
-  std::vector<std::pair<std::string, uint32_t>> Owned() override { return {{"m/t", 0}}; }
+  std::vector<std::pair<std::string, uint32_t>> Owned() override {
+    MutexLock lock(topic_.mutex);
+    if (!topic_.is_assigned) return {};
+    return {{"m/t", 0}};
+  }
   void Commit(const std::string& table, std::span<const StreamPosition> positions) override {
     EXPECT_EQ(table, "m/t");
     MutexLock lock(topic_.mutex);
@@ -259,6 +271,50 @@ TEST_F(SharedWriterTest, LeavesATableWhoseLevelThreeStandsStill) {
   Await([&] { return committed() == 1; });
   EXPECT_EQ(joins(), 2);
   Await([&] { return writer_->Statistics().left_tables.empty(); });
+}
+
+// Catches: a join of the group, which costs all nodes a rebalance, whenever level 3 moves.
+TEST_F(SharedWriterTest, ComesBackWhenLevelThreeHasWhatWaited) {
+  for (Key key = 0; key < 6; ++key) Publish(UpdateKind::kUpsert, {key});
+  {
+    MutexLock lock(topic_.mutex);
+    topic_.committed = 5;
+  }
+  Start(/*memory_bytes_max=*/1);
+  Await([&] { return !writer_->Statistics().left_tables.empty(); });
+  for (uint64_t offset = 1; offset <= 5; ++offset) {
+    shared_.Apply(offset);
+    const int looks = shared_.looks();
+    Await([&] { return shared_.looks() >= looks + 3; });
+  }
+  EXPECT_EQ(joins(), 1);
+  shared_.Apply(6);
+  Await([&] { return committed() == 6; });
+  EXPECT_EQ(joins(), 2);
+}
+
+TEST_F(SharedWriterTest, ForgetsALeftTableThatIsUnloaded) {
+  Publish(UpdateKind::kUpsert, {1});
+  Start(/*memory_bytes_max=*/1);
+  Await([&] { return !writer_->Statistics().left_tables.empty(); });
+  EXPECT_TRUE(world_.registry.FindOrAdd("m").Publish({}).ok());
+  Await([&] { return writer_->Statistics().left_tables.empty(); });
+}
+
+// What is owned is not known for a moment after a join.
+TEST_F(SharedWriterTest, APartitionThatStaysIsNotTakenOverAgain) {
+  const auto assign = [&](bool is_assigned) {
+    MutexLock lock(topic_.mutex);
+    topic_.is_assigned = is_assigned;
+  };
+  Start();
+  Await([&] { return writer_->Statistics().partitions.size() == 1; });
+  EXPECT_FALSE(writer_->Statistics().partitions[0].lag_records.has_value()) << "nothing was read";
+  assign(false);
+  Await([&] { return writer_->Statistics().partitions.empty(); });
+  assign(true);
+  Await([&] { return writer_->Statistics().partitions.size() == 1; });
+  EXPECT_EQ(writer_->Statistics().takeovers, 1u);
 }
 
 // Level 3 goes on, slowly: the memory that is full holds the stream back, and nothing is left.

@@ -51,25 +51,32 @@ void StreamTable::Build() {
   }
 }
 
-absl::StatusOr<UpdateMessage> StreamTable::Decode(const UpdateRecord& record) const {
-  const absl::StatusOr<UpdateMessage> message = DecodeUpdate(record.payload, info_.spec);
-  if (!message.ok() || info_.import_id.empty()) return message;
-  const auto partition_count =
-      static_cast<uint32_t>(std::ranges::count_if(positions_, [&](const auto& position) {
-        return position.second.generation == record.position.generation;
-      }));
-  if (partition_count == 0) return message;  // it is not known where keys belong
-  HPS_RETURN_IF_ERROR(CheckPartition(*message, record.position.partition, partition_count));
-  return message;
+// 0: it is not known where keys belong, or nobody shares the table's rows.
+uint32_t StreamTable::PartitionsToCompare(const UpdateRecord& record) const {
+  if (info_.import_id.empty()) return 0;
+  return static_cast<uint32_t>(std::ranges::count_if(positions_, [&](const auto& position) {
+    return position.second.generation == record.position.generation;
+  }));
 }
 
 // False: the record does not fit into this write.
 bool StreamTable::AddRecord(const UpdateRecord& record, StreamWrite& write) {
-  const absl::StatusOr<UpdateMessage> message = Decode(record);
+  absl::StatusOr<UpdateMessage> message = DecodeUpdate(record.payload, info_.spec);
+  const uint32_t partition_count = PartitionsToCompare(record);
+  absl::Status placed;
+  if (message.ok() && partition_count > 0)
+    placed = CheckPartition(*message, record.position.partition, partition_count);
+  const bool has_misplaced_keys = !placed.ok() && MayMisplaceKeys(record, partition_count);
+  const bool is_of_others =
+      !write.positions.empty() &&
+      (write.positions.size() > 1 || write.positions.begin()->first != record.position.partition);
+  if (is_of_others && (has_misplaced_keys || write.has_misplaced_keys)) return false;
+  if (!placed.ok() && !has_misplaced_keys) message = placed;
   if (message.ok() && message->count > 0) {
     const Version version = VersionAt(record.position.generation, record.position.offset);
     if (!AppendMessage(*message, info_.spec, version, write)) return false;
     write.publish_times_us.push_back(message->publish_time_us);
+    write.has_misplaced_keys |= has_misplaced_keys;
   }
   if (!message.ok()) Park(record, message.status());
   StreamPosition next = record.position;

@@ -1,8 +1,10 @@
 // The records of one table of the update stream, on their way to its applier: decodes them, sets
 // aside those that cannot be applied, and merges neighbours into writes of a few megabytes.
 //
-// A message that changes keys of other partitions is set aside, too, if the table has an import id:
-// nodes that share its rows compare positions of a key's partition.
+// Nodes that share rows compare positions of a key's partition. So if the table has an import id, a
+// message that changes keys of other partitions is set aside, too, unless the topic may have grown
+// since (MayMisplaceKeys). Then it is in a write without positions of those partitions, which tells
+// the shared level that versions of these keys have no order.
 //
 // Records and events are applied in the order in which they were added. What an error has left is
 // kept and applied by the next call, so a record is applied once for each delivery.
@@ -57,7 +59,7 @@ class StreamTable {
 
   void Build();
   bool AddRecord(const UpdateRecord& record, StreamWrite& write);
-  absl::StatusOr<UpdateMessage> Decode(const UpdateRecord& record) const;
+  uint32_t PartitionsToCompare(const UpdateRecord& record) const;
   void Park(const UpdateRecord& record, const absl::Status& why);
   TableApplier::StreamChange ChangeOf(StreamWrite& write,
                                       std::vector<StreamPosition>& positions) const;

@@ -32,12 +32,14 @@ class StreamTableTest : public ::testing::Test {
     EncodeUpdate(spec, {.kind = kind, .publish_time_us = 1, .keys = keys, .rows = rows}, payload);
     return payload;
   }
-  void Add(uint64_t offset, std::vector<std::byte> payload, uint32_t partition = 0) {
+  void Add(uint64_t offset, std::vector<std::byte> payload, uint32_t partition = 0,
+           uint32_t partition_count = 0) {
     auto owned = std::make_unique<std::vector<std::byte>>(std::move(payload));
     UpdateRecord record;
     record.table = "m/t";
     record.position = {.partition = partition, .generation = 1, .offset = offset};
     record.time_ms = static_cast<int64_t>(1000 + offset);
+    record.partition_count = partition_count;
     record.payload = *owned;
     record.owner = UpdateRecord::Owner(owned.release(), [](void* bytes) {
       const std::unique_ptr<std::vector<std::byte>> freed(
@@ -104,8 +106,8 @@ TEST_F(StreamTableTest, SetsAsideKeysOfOtherPartitions) {
     table_ = std::make_unique<StreamTable>(info, applier_, *parked_);
     Add(0, Message(keys[0], 10));
     Add(0, Message(keys[1], 10), 1);
-    Add(1, Message({keys[1][0], keys[0][0]}, 20), 1);
-    Add(2, Message({keys[1][1]}, 0, UpdateKind::kDelete), 0);
+    Add(1, Message({keys[1][0], keys[0][0]}, 20), 1, 2);
+    Add(2, Message({keys[1][1]}, 0, UpdateKind::kDelete), 0, 2);
     ASSERT_TRUE(Apply().ok());
     const bool is_shared = info.import_id == "v1";
     EXPECT_EQ(world_.InL3(keys[0][0]), is_shared ? 10 : 20);
@@ -119,6 +121,32 @@ TEST_F(StreamTableTest, SetsAsideKeysOfOtherPartitions) {
     EXPECT_EQ(parked[0].reason, ParkReason::kWrongPartition);
     EXPECT_THAT(parked[0].detail, testing::HasSubstr("belongs into partition 0 of 2"));
   }
+}
+
+// Catches: messages of before a topic grew, which a new node lost.
+TEST_F(StreamTableTest, AppliesKeysOfOtherPartitionsIfTheTopicMayHaveGrown) {
+  TableInfo info = Info();
+  info.import_id = "v1";
+  info.positions = {{.partition = 0, .generation = 1}, {.partition = 1, .generation = 1}};
+  std::array<std::vector<Key>, 2> keys;  // by partition
+  for (Key key = 0; key < 20; ++key) keys[UpdatePartition(key, 2)].push_back(key);
+  uint64_t offset = 0;
+  for (const uint32_t partition_count : {0, 1}) {
+    table_ = std::make_unique<StreamTable>(info, applier_, *parked_);
+    const uint64_t changes = applier_.counts().changes;
+    const float value = 10 + static_cast<float>(partition_count);
+    Add(offset, Message({keys[1][0]}, value), 1, partition_count);
+    Add(offset, Message({keys[1][1]}, value), 0, partition_count);
+    Add(offset + 1, Message({keys[0][0]}, value), 0, partition_count);
+    Add(offset + 1, Message({keys[1][2]}, value), 1, partition_count);
+    ASSERT_TRUE(Apply().ok());
+    for (const Key key : {keys[1][0], keys[1][1], keys[0][0], keys[1][2]})
+      EXPECT_EQ(world_.InL3(key), value);
+    EXPECT_EQ(applier_.counts().changes - changes, 3)
+        << "the shared level sees such a change without the positions of other partitions";
+    offset += 2;
+  }
+  EXPECT_TRUE(ReadParkedMessages(directory_.path())->empty());
 }
 
 TEST_F(StreamTableTest, RepeatsWhatLevelThreeRefused) {

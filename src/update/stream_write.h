@@ -10,6 +10,7 @@
 #include "hps/table_spec.h"
 #include "tier/durable_tier.h"
 #include "update/update_message.h"
+#include "update/update_source.h"
 
 namespace hps {
 
@@ -23,6 +24,7 @@ struct StreamWrite {
   std::map<uint32_t, int64_t> times_ms{};
   std::vector<int64_t> publish_times_us{};
   uint64_t records_lost = 0;
+  bool has_misplaced_keys = false;  // then it has records of one partition only
 
   bool has_rows() const { return !keys.empty(); }
 };
@@ -34,6 +36,13 @@ inline constexpr size_t kStreamWriteRowsMax = size_t{1} << 16;
 // Adds the keys and rows of a message. False: they do not fit into this write, which is unchanged.
 bool AppendMessage(const UpdateMessage& message, const TableSpec& spec, Version version,
                    StreamWrite& write);
+
+// Whether a record is applied although it changes keys of other partitions than its own: its
+// producer does not say that it distributes keys over all partitions that there are. The topic may
+// have grown since.
+inline bool MayMisplaceKeys(const UpdateRecord& record, uint32_t partition_count) {
+  return record.partition_count != partition_count;
+}
 
 // As level 3 takes it; borrows `write` and `positions`.
 DurableWrite DurableWriteOf(StreamWrite& write, const TableSpec& spec,

@@ -25,6 +25,7 @@ _kafka.rd_kafka_topic_new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c
 _kafka.rd_kafka_produce.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_int, ctypes.c_char_p,
                                     ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t,
                                     ctypes.c_void_p]
+_kafka.rd_kafka_producev.argtypes = [ctypes.c_void_p]  # and those of the C function's "..."
 for _name in ("rd_kafka_topic_destroy", "rd_kafka_destroy"):
     getattr(_kafka, _name).argtypes = [ctypes.c_void_p]
     getattr(_kafka, _name).restype = None
@@ -55,6 +56,17 @@ class RawProducer:
             self._topics[topic] = _kafka.rd_kafka_topic_new(self._client, topic.encode(), None)
         if _kafka.rd_kafka_produce(self._topics[topic], partition, COPY, payload, len(payload),
                                    None, 0, None):
+            raise RuntimeError(f"{topic}: the message was not taken")
+
+    def send_with_count(self, topic: str, partition: int, payload: bytes, partitions: int) -> None:
+        """With the header of a producer that distributes keys over so many partitions."""
+        size, number = ctypes.c_size_t, ctypes.c_int
+        topic_tag, partition_tag, value_tag, flags_tag, header_tag, end_tag = map(
+            number, (1, 3, 4, 7, 9, 0))  # RD_KAFKA_VTYPE_*
+        if _kafka.rd_kafka_producev(
+                self._client, topic_tag, topic.encode(), partition_tag, ctypes.c_int32(partition),
+                value_tag, payload, size(len(payload)), flags_tag, number(COPY), header_tag,
+                b"hps-partitions", struct.pack("<I", partitions), size(4), end_tag):
             raise RuntimeError(f"{topic}: the message was not taken")
 
     def flush(self) -> None:

@@ -274,8 +274,9 @@ class SharedTest(stream_case.StreamTestCase):
         producer = raw_producer.RawProducer(self.brokers.bootstrap)
         self.addCleanup(producer.close)
         right = raw_producer.partition_of(7, PARTITIONS)
-        producer.send(TOPIC, (right + 1) % PARTITIONS, raw_producer.message(
-            f"{MODEL}/{TABLE}", np.array([7]), np.full((1, stream_case.DIM), 9, np.float32)))
+        wrong = raw_producer.message(
+            f"{MODEL}/{TABLE}", np.array([7]), np.full((1, stream_case.DIM), 9, np.float32))
+        producer.send_with_count(TOPIC, (right + 1) % PARTITIONS, wrong, PARTITIONS)
         producer.flush()
         self.await_metric(server, 'hps_update_parked_total{reason="wrong_partition"}', 1)
         self.publish(KEYS, 2.0)

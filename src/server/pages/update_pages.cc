@@ -75,8 +75,9 @@ void AddSharedMetrics(const SharedGroupStatistics& shared, MetricList& list) {
   std::map<std::string, uint64_t> counts;
   for (const SharedPartitionStatistics& partition : shared.partitions) {
     ++counts[TopicOf(partition.table)];
-    lag.Add(partition.lag_records, {{"topic", TopicOf(partition.table)},
-                                    {"partition", std::to_string(partition.partition)}});
+    if (!partition.lag_records.has_value()) continue;
+    lag.Add(*partition.lag_records, {{"topic", TopicOf(partition.table)},
+                                     {"partition", std::to_string(partition.partition)}});
   }
   for (const auto& [topic, count] : counts) owned.Add(count, {{"topic", topic}});
   list.Counter("hps_shared_takeovers_total", "Partitions that this node has become the owner of.")
@@ -94,7 +95,7 @@ Json SharedJson(const SharedGroupStatistics& shared) {
   if (!shared.enabled) return nullptr;
   uint64_t lag_records = 0;
   for (const SharedPartitionStatistics& partition : shared.partitions)
-    lag_records += partition.lag_records;
+    lag_records += partition.lag_records.value_or(0);
   return {{"partitions", shared.partitions.size()},
           {"lag_records", lag_records},
           {"takeovers", shared.takeovers},

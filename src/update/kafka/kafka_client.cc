@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "base/logging.h"
 #include "base/macros.h"
 #include "base/text.h"
@@ -100,6 +101,19 @@ absl::Status Set(rd_kafka_conf_t* conf, const std::string& name, const std::stri
 int KafkaMilliseconds(Duration timeout) {
   const auto count = std::chrono::ceil<std::chrono::milliseconds>(timeout).count();
   return static_cast<int>(std::clamp<int64_t>(count, 0, std::numeric_limits<int>::max()));
+}
+
+uint32_t ProducerPartitions(const rd_kafka_message_t& message) {
+  rd_kafka_headers_t* headers = nullptr;
+  const void* value = nullptr;
+  size_t size = 0;
+  if (rd_kafka_message_headers(&message, &headers) != RD_KAFKA_RESP_ERR_NO_ERROR ||
+      rd_kafka_header_get_last(headers, kPartitionsHeader, &value, &size) !=
+          RD_KAFKA_RESP_ERR_NO_ERROR ||
+      size != sizeof(uint32_t)) {
+    return 0;
+  }
+  return LoadLittleEndian<uint32_t>(value);
 }
 
 absl::Status KafkaStatus(rd_kafka_resp_err_t error, std::string_view what, std::string_view why) {

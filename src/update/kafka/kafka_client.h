@@ -27,6 +27,9 @@ namespace hps {
 // four little-endian bytes.
 inline constexpr char kPartitionsHeader[] = "hps-partitions";
 
+// What the header says; 0: there is none, or it is no such number.
+uint32_t ProducerPartitions(const rd_kafka_message_t& message);
+
 // `what` is the beginning of the message: what failed, on what.
 absl::Status KafkaStatus(rd_kafka_resp_err_t error, std::string_view what,
                          std::string_view why = {});

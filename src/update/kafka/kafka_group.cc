@@ -90,6 +90,7 @@ absl::StatusOr<std::vector<UpdateRecord>> KafkaGroup::Poll(size_t records_max, D
     record.position = {.partition = static_cast<uint32_t>(message->partition),
                        .generation = 0,
                        .offset = static_cast<uint64_t>(message->offset)};
+    record.partition_count = ProducerPartitions(*message);
     record.payload = {static_cast<const std::byte*>(message->payload), message->len};
     record.owner = UpdateRecord::Owner(message.release(), ReleaseMessage);
     records.push_back(std::move(record));

@@ -8,7 +8,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "base/bytes.h"
 #include "base/logging.h"
 #include "base/macros.h"
 #include "update/payload_rows.h"
@@ -63,19 +62,6 @@ struct Held {
 void Release(void* owned) {
   const std::unique_ptr<Held> held(static_cast<Held*>(owned));
   held->memory_bytes.fetch_sub(held->bytes(), std::memory_order_relaxed);
-}
-
-uint32_t ProducerPartitions(const rd_kafka_message_t& message) {
-  rd_kafka_headers_t* headers = nullptr;
-  const void* value = nullptr;
-  size_t size = 0;
-  if (rd_kafka_message_headers(&message, &headers) != RD_KAFKA_RESP_ERR_NO_ERROR ||
-      rd_kafka_header_get_last(headers, kPartitionsHeader, &value, &size) !=
-          RD_KAFKA_RESP_ERR_NO_ERROR ||
-      size != sizeof(uint32_t)) {
-    return 0;
-  }
-  return LoadLittleEndian<uint32_t>(value);
 }
 
 uint16_t GenerationOf(const rd_kafka_topic_partition_t& committed) {

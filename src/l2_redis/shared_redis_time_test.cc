@@ -1,0 +1,63 @@
+// How long a change of shared rows is tried, at servers that are slow or down.
+#include <gtest/gtest.h>
+
+#include "l2_redis/shared_redis_table.h"
+#include "l2_redis/test_proxy.h"
+#include "l2_redis/test_redis.h"
+#include "l2_redis/test_shared_nodes.h"
+
+namespace hps {
+namespace {
+
+using shared_nodes::AllKeys;
+using shared_nodes::kKeys;
+using shared_nodes::Node;
+using shared_nodes::Stream;
+
+constexpr auto kPatience = std::chrono::seconds(60);
+
+// Catches: one time for all scripts of a change, which the caller then repeats for ever.
+TEST(SharedRedisTimeTest, ALargeChangeAtASlowServer) {
+  TestRedis redis{{}};
+  TestProxy proxy(redis.addresses()[0]);
+  RedisConfig config = redis.Config();
+  config.nodes = {proxy.address()};
+  config.timeout = std::chrono::seconds(20);
+  config.write_timeout = std::chrono::milliseconds(600);
+  Node node(config, "v1", /*writes_changes=*/false);
+  node.BeginStream();
+  node.Promote(AllKeys());
+  Stream stream;
+  while (stream.partitions[0].size() < 5000)  // 20 scripts, which take longer than 600 ms
+    for (const Key key : AllKeys()) stream.Publish(key);
+  while (node.Apply(stream, 0, 5000)) continue;
+  proxy.Set({.delay = std::chrono::milliseconds(60)});
+  const TimePoint end = RealClock().Now() + kPatience;
+  while (!node.WriteShared(stream, 0, 0, stream.partitions[0].size()).ok())
+    ASSERT_LT(RealClock().Now(), end);
+  proxy.Set({});
+  EXPECT_EQ(node.Check(AllKeys()), kKeys) << "no row was lost";
+}
+
+// Catches: a reply that one server lost, which was given up at once while another one was down.
+TEST(SharedRedisTimeTest, EachServerHasItsOwnTime) {
+  TestRedis redis{{.count = 3, .cluster = true}};
+  RedisConfig config = redis.Config();
+  config.partitions = 8;
+  config.timeout = std::chrono::milliseconds(300);
+  Node node(config, "v1", /*writes_changes=*/false);
+  node.BeginStream();
+  node.Promote(AllKeys());
+  Stream stream;
+  for (const Key key : AllKeys()) stream.Publish(key);
+  while (node.Apply(stream, 0, 1000)) continue;
+  const uint64_t end = stream.partitions[0].size();
+  redis.Kill(0);
+  const TimePoint patience_end = RealClock().Now() + kPatience;
+  while (!node.WriteShared(stream, 0, 0, end).ok()) ASSERT_LT(RealClock().Now(), patience_end);
+  redis.Kill(1);
+  EXPECT_TRUE(absl::IsUnavailable(node.WriteShared(stream, 0, 0, end)));
+}
+
+}  // namespace
+}  // namespace hps
