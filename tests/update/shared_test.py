@@ -309,7 +309,10 @@ class SharedTest(stream_case.StreamTestCase):
         self.start_redis()
         server = self.start_node("one", GROUP)
         self.await_metric(server, "hps_shared_partitions", PARTITIONS)
-        page = server.get("/metrics")[1].decode()
+        self.publish(KEYS, 1.0)  # the lag of a partition is known when a record of it was read
+        end, page = time.monotonic() + WAIT_S, ""
+        while "hps_shared_lag_records" not in page and time.monotonic() < end:
+            page = server.get("/metrics")[1].decode()
         documented = (stream_case.ROOT / "docs" / "metrics.md").read_text()
         panels = json.loads((stream_case.ROOT / "deploy" / "grafana" / "hps.json").read_text())
         names = re.compile(r"\bhps_(?:shared|redis)_\w+")
