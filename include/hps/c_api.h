@@ -75,8 +75,8 @@ typedef struct {
 HPS_C_API int hps_session_table(hps_session* session, const char* name, hps_table_info* info);
 
 HPS_C_API int hps_cancel_new(hps_cancel** cancel);
-HPS_C_API void hps_cancel_free(hps_cancel* cancel);  // null does nothing
-HPS_C_API void hps_cancel_now(hps_cancel* cancel);   // ends the wait of the lookup that has it
+HPS_C_API void hps_cancel_free(hps_cancel* cancel);   // null does nothing
+HPS_C_API void hps_cancel_now(hps_cancel* cancel);    // ends the wait of the lookup that has it
 HPS_C_API void hps_cancel_reset(hps_cancel* cancel);  // of both, null does nothing
 
 // All of a call's pointers are to host memory, or all to memory of the session's device.
