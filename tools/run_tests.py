@@ -32,8 +32,9 @@ SANITIZED = ["asan-ubsan", "tsan"]
 PRESETS = ["cpu", *SANITIZED]
 PACKAGE_VENV = ROOT / ".venv-python"  # of the tests of the Python package
 SECONDS_FILE = ROOT / "build" / "test_seconds.json"
-OUTPUT_LINES_MAX = 200  # of a failed program, its last ones
-REPEATED_LINES_MAX = 20  # the same at the end of the run, where one looks first
+OUTPUT_LINES_MAX = 200  # of a failed program
+REPEATED_LINES_MAX = 40  # the same at the end of the run, where one looks first
+FAILURE_LINE = re.compile(r"Sanitizer: |: runtime error: |: Failure$|^(ERROR|FAIL): ")
 
 # Memory that can't be had is a null pointer, as it is without a sanitizer: tests provoke it.
 ENVIRONMENT = {
@@ -43,8 +44,8 @@ ENVIRONMENT = {
         "UBSAN_OPTIONS": "print_stacktrace=1",
     },
     "tsan": {
-        "TSAN_OPTIONS": "allocator_may_return_null=1:second_deadlock_stack=1:suppressions="
-                        + str(ROOT / "tools" / "tsan_suppressions.txt"),
+        "TSAN_OPTIONS": "allocator_may_return_null=1:second_deadlock_stack=1:history_size=7:"
+                        "suppressions=" + str(ROOT / "tools" / "tsan_suppressions.txt"),
     },
 }
 
@@ -164,11 +165,19 @@ def show(result: Result, done: int, total: int) -> None:
         show_output(result, OUTPUT_LINES_MAX)
 
 
+def telling_lines(lines: list[str], lines_max: int) -> list[str]:
+    """From the first line that reports a failure on; without one, the last lines."""
+    first = next((i for i, line in enumerate(lines) if FAILURE_LINE.search(line)), len(lines))
+    begin = min(first, max(len(lines) - lines_max, 0))
+    return lines[begin:begin + lines_max]
+
+
 def show_output(result: Result, lines_max: int) -> None:
     lines = result.output.splitlines()
-    if len(lines) > lines_max:
-        print(f"    ... {len(lines) - lines_max} lines left out")
-    for line in lines[-lines_max:]:
+    shown = telling_lines(lines, lines_max)
+    if len(lines) > len(shown):
+        print(f"    ... {len(shown)} of {len(lines)} lines")
+    for line in shown:
         print("    " + line)
     sys.stdout.flush()
 

@@ -65,6 +65,13 @@ class RunTestsTest(PlantedTest):
         program = run_tests.Program("missing", ["/no/such/program"], 5, {}, True)
         self.assertEqual(run_tests.run_program(program).failed, 1)
 
+    def test_of_a_long_output_the_first_failure_is_shown(self):
+        lines = [f"line {i}" for i in range(100)]
+        self.assertEqual(run_tests.telling_lines(lines, 3), lines[-3:])
+        lines[50] = "WARNING: ThreadSanitizer: data race (pid=1)"
+        self.assertEqual(run_tests.telling_lines(lines, 3), lines[50:53])
+        self.assertEqual(run_tests.telling_lines(lines, 200), lines)
+
     def test_counts_python_tests(self):
         root = self.plant({"a_test.py": "import unittest\n"
                            "class A(unittest.TestCase):\n"
