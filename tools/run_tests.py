@@ -239,10 +239,15 @@ def gtest_programs(preset: str, suites: dict) -> list[Program]:
     if preset in SANITIZED:
         names = [name for name in names if name in suites[preset]]
     prefix = without_address_randomization() if preset == "tsan" else []
+    left_out = suites["without_tsan"] if preset == "tsan" else {}
     timeouts = suites["timeout_s_of"]
-    return [Program(f"{preset} {name}", [*prefix, str(ROOT / "build" / preset / "tests" / name)],
-                    timeouts.get(name, suites["timeout_s"]), ENVIRONMENT.get(preset, {}), True)
-            for name in names]
+
+    def command(name: str) -> list[str]:
+        filters = [f"--gtest_filter=-{left_out[name]}"] if name in left_out else []
+        return [*prefix, str(ROOT / "build" / preset / "tests" / name), *filters]
+
+    return [Program(f"{preset} {name}", command(name), timeouts.get(name, suites["timeout_s"]),
+                    ENVIRONMENT.get(preset, {}), True) for name in names]
 
 
 def python_programs(preset: str, suites: dict) -> list[Program]:

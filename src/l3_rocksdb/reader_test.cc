@@ -275,16 +275,16 @@ TEST_F(ReaderTest, ARemovedFileThatWasNotHeldIsNoDamage) {
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   std::vector<std::string> names;
-  for (int i = 0; i < 120; ++i) names.push_back("m/t" + std::to_string(i));
+  for (int i = 0; i < 72; ++i) names.push_back("m/t" + std::to_string(i));
   {
     const auto writer = Open(OpenMode::kCreate);
-    for (size_t first = 0; first < names.size(); first += 15) {
+    for (size_t first = 0; first < names.size(); first += 12) {
       const auto begin = names.begin() + static_cast<std::ptrdiff_t>(first);
-      Import(*writer, {begin, begin + 15}, 100);
+      Import(*writer, {begin, begin + 12}, 100);
     }
   }
   rlimit few = before;
-  few.rlim_cur = 150;
+  few.rlim_cur = 128;
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
   const auto reader = Open(OpenMode::kReadOnly);
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
