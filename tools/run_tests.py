@@ -187,9 +187,20 @@ def lanes() -> int:
     return (os.cpu_count() or 1) + 1
 
 
-def run_all(programs: list[Program]) -> list[Result]:
+def in_order(programs: list[Program], first: list[str], seconds: dict) -> list[Program]:
+    """The slow ones first: by `seconds` where that is known, else those that `first` names."""
+    slow = {name: len(first) - i for i, name in enumerate(first)}
+
+    def expected_s(program: Program) -> float:
+        named = re.split("[ /]", program.name)[-1]
+        return seconds.get(program.name, 1e6 + slow.get(named, 0))
+
+    return sorted(programs, key=lambda program: -expected_s(program))
+
+
+def run_all(programs: list[Program], first: list[str]) -> list[Result]:
     seconds = json.loads(SECONDS_FILE.read_text()) if SECONDS_FILE.exists() else {}
-    programs = sorted(programs, key=lambda p: -seconds.get(p.name, 1e9))
+    programs = in_order(programs, first, seconds)
     results = []
     with concurrent.futures.ThreadPoolExecutor(max_workers=lanes()) as pool:
         for future in concurrent.futures.as_completed(
@@ -337,7 +348,7 @@ def main() -> int:
     for program in programs:
         program.timeout_s = arguments.timeout or program.timeout_s
     print(f"== running {len(programs)} test programs, {lanes()} at a time", flush=True)
-    results += run_all(programs)
+    results += run_all(programs, suites["first"])
     for result in results:
         if result.failed:
             print(f"FAILED {result.name}: {result.summary()}")

@@ -65,6 +65,15 @@ class RunTestsTest(PlantedTest):
         program = run_tests.Program("missing", ["/no/such/program"], 5, {}, True)
         self.assertEqual(run_tests.run_program(program).failed, 1)
 
+    def test_slow_programs_start_first(self):
+        programs = [run_tests.Program(name, [], 1, {}, False)
+                    for name in ("cpu a_test", "tsan b_test", "tests/c_test.py", "cpu d_test")]
+        in_order = run_tests.in_order(programs, ["c_test.py", "b_test"], {})
+        self.assertEqual([program.name for program in in_order],
+                         ["tests/c_test.py", "tsan b_test", "cpu a_test", "cpu d_test"])
+        known = {program.name: i for i, program in enumerate(programs)}
+        self.assertEqual(run_tests.in_order(programs, ["b_test"], known), programs[::-1])
+
     def test_of_a_long_output_the_first_failure_is_shown(self):
         lines = [f"line {i}" for i in range(100)]
         self.assertEqual(run_tests.telling_lines(lines, 3), lines[-3:])
