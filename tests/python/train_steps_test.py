@@ -330,7 +330,8 @@ class StepsTest(unittest.TestCase):
             local_step(cls.one, step)
         cls.one.save(cls.directory / "one")
         local_step(cls.one, LOCAL_STEPS)
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("forkserver")  # imports torch once
+        context.set_forkserver_preload(["hps.train", "torch.distributed"])
         processes = [context.Process(target=run_cases, args=(rank, cls.directory))
                      for rank in range(RANKS)]
         for process in processes:
