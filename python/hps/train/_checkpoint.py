@@ -29,6 +29,7 @@ from hps.train._together import agreed, together
 
 _VERSION = 3
 _DENSE = "dense.pt"
+_PENDING = "manifest.json.pending"
 _CHUNK_BYTES = 1 << 20
 _ARRAYS = {"keys": "<i8", "values": "<f4", "last_seen": "<u4", "update_counts": "<u4",
            "pending_keys": "<i8", "pending_counts": "<u4", "erased": "<i8"}
@@ -132,7 +133,7 @@ def _read_manifest(directory):
 
 
 def _write_manifest(directory, manifest):
-    pending = directory / "manifest.json.pending"
+    pending = directory / _PENDING
     with open(pending, "w", encoding="utf-8") as file:
         json.dump(manifest, file)
         file.flush()
@@ -146,12 +147,14 @@ def _folder(directory, number):
 
 
 def _remove_unnamed(directory):
-    """Removes the folders of saves that the manifest does not name."""
+    """Removes the folders of saves that the manifest does not name, and a manifest that was not
+    completed."""
     manifest = _read_manifest(directory)
     named = {_folder(directory, save["number"]) for save in manifest["saves"]} if manifest else ()
     for folder in directory.iterdir():
         if re.fullmatch(r"hps-save-\d+", folder.name) and folder not in named:
             shutil.rmtree(folder, ignore_errors=True)
+    (directory / _PENDING).unlink(missing_ok=True)
 
 
 def _serialized(state):
@@ -173,11 +176,11 @@ def save(engine, tables, directory, incremental, state):
     directory = pathlib.Path(directory)
     last = agreed(engine, lambda: _read_manifest(directory) if directory.exists() else None,
                   f"a rank cannot read the checkpoint in {directory}")
-    number = last["saves"][-1]["number"] + 1 if last else 1
+    newest = last["saves"][-1] if last else None
+    number = newest["number"] + 1 if newest else 1
     place = str(directory.resolve())
     # Another collection's save may have the same number, but not the same checksums.
-    is_next = last is not None and engine.saved == (place, last["saves"][-1])
-    incremental = all(engine.gather(incremental and is_next))
+    incremental = all(engine.gather(incremental and engine.saved == (place, newest)))
     folder = _folder(directory, number)
     if not incremental:
         engine.saved = None
@@ -200,19 +203,16 @@ def save(engine, tables, directory, incremental, state):
             name = f"{table.name}.{engine.rank}"
             files[name], marks[table.name] = _save_table(engine, table, folder / name)
         if dense is not None:
-            with _CheckedFile(folder / _DENSE) as file:
-                file.write(dense)
-            files[_DENSE] = file.description()
+            files[_DENSE] = _write_dense(folder / _DENSE, dense)
         return files
 
     def finish():
         if engine.rank == 0:
             sync_folder(folder)
-            earlier = last["saves"] if incremental else []
-            manifest = {"version": _VERSION, "plans": engine.plans,
-                        "tables": {table.name: _describe(table) for table in tables.values()},
-                        "saves": [*earlier, found]}
-            _write_manifest(directory, manifest)
+            saves = [*last["saves"], found] if incremental else [found]
+            _write_manifest(directory, {
+                "version": _VERSION, "plans": engine.plans, "saves": saves,
+                "tables": {table.name: _describe(table) for table in tables.values()}})
             _remove_unnamed(directory)
 
     message = (f"the checkpoint in {directory} was not written",
@@ -231,6 +231,12 @@ def save(engine, tables, directory, incremental, state):
     for name, mark in marks.items():
         engine.shards[name].acknowledge_delta(True, mark)
     engine.saved = (place, found)
+
+
+def _write_dense(path, content):
+    with _CheckedFile(path) as file:
+        file.write(content)
+    return file.description()
 
 
 def _save_table(engine, table, path):
