@@ -40,8 +40,8 @@ class EmbeddingCollection(torch.nn.Module):
     The ranks of `process_group` (None: the default group, if there is one) share the tables. All of
     them must call forward, in evaluation too, and backward, with the same tables in the same order.
     If one leaves out a call, the next raises an error on all. Tables, learning rates and the scale
-    of `grad_scaler` must be equal on all ranks; what is not is an error on all, too. As with DistributedDataParallel,
-    gradients are averaged over the ranks.
+    of `grad_scaler` must be equal on all ranks; a difference is an error on all of them. As with
+    DistributedDataParallel, gradients are averaged over the ranks.
 
     While one thread trains, another may call `publish`, `rows` and `statistics`.
 
