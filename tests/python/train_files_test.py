@@ -1,15 +1,19 @@
 """What leaves hps.train: model directories, changes of rows, checkpoints."""
 
 import contextlib
+import errno
 import multiprocessing
 import pathlib
 import resource
 import shutil
 import signal
 import tempfile
+import threading
 import time
 import tomllib
 import unittest
+import unittest.mock
+import weakref
 
 import numpy as np
 import torch
@@ -28,6 +32,17 @@ def train(embed: ht.EmbeddingCollection, steps: range) -> None:
         random = torch.Generator().manual_seed(step)
         out = embed({name: torch.randint(50, (8, 2), generator=random) for name in embed.tables})
         sum(rows.square().sum() for rows in out.values()).backward()
+
+
+@contextlib.contextmanager
+def full_disk(size: int):
+    """No file may become larger."""
+    _, limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limit))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
 
 class FilesTestCase(unittest.TestCase):
@@ -91,12 +106,59 @@ class ExportTest(FilesTestCase):
 
     def test_an_export_that_fails_leaves_the_one_before(self) -> None:
         self.embed.export(self.directory)
-        before = {path: path.read_bytes() for path in self.directory.rglob("*") if path.is_file()}
         train(self.embed, range(10, 11))
-        with self.assertRaisesRegex(RuntimeError, "was not written"):
+        with self.unchanged(), self.assertRaisesRegex(RuntimeError, "was not written"):
             self.embed.export(self.directory, torch.nn.Linear(4, 1), {"user": torch.zeros(2, 5)})
-        for path, content in before.items():
-            self.assertEqual(path.read_bytes(), content)
+        with self.unchanged(), self.assertRaisesRegex(RuntimeError, "needs example_inputs"):
+            self.embed.export(self.directory, torch.nn.Linear(4, 1))
+
+    def test_a_full_disk_leaves_the_export_before(self) -> None:
+        self.embed.export(self.directory)
+        keys, _ = self.embed.rows("item")
+        train(self.embed, range(10, 11))
+        # Each limit is reached by the last bytes of a file: those of keys, those of rows.
+        for size in (8 * len(keys) - 8, 12 * len(keys) - 12):
+            with self.unchanged(), full_disk(size), self.assertRaises(OSError) as raised:
+                self.embed.export(self.directory)
+            self.assertEqual(raised.exception.errno, errno.EFBIG)
+        self.assertGreater(self.embed.publish(Untold())["item"][0], 0)
+
+    @contextlib.contextmanager
+    def unchanged(self):
+        def content() -> dict:
+            return {path: path.read_bytes() if path.is_file() else None
+                    for path in self.directory.rglob("*")}
+        before = content()
+        yield
+        self.assertEqual(content(), before)
+
+    def test_a_table_without_rows_is_imported(self) -> None:
+        embed = ht.EmbeddingCollection(tables())
+        embed({"item": torch.arange(3)})
+        embed.export(self.directory / "model")
+        hps.import_table(self.directory / "store", "m", from_path=self.directory / "model")
+        with hps.open(self.directory / "store") as store:
+            session = store.session("m")
+            np.testing.assert_array_equal(session.lookup("user", np.arange(2)), np.zeros((2, 4)))
+            np.testing.assert_array_equal(session.lookup("item", np.arange(3)),
+                                          embed.rows("item")[1])
+
+    def test_a_compiled_network(self) -> None:
+        self.embed.export(self.directory, torch.compile(torch.nn.Linear(4, 1)),
+                          {"user": torch.zeros(2, 4)})
+        self.assertGreater((self.directory / "dense.onnx").stat().st_size, 0)
+
+
+class Untold:
+    """A target of which nobody hears."""
+
+    def upsert(self, *_) -> None:
+        """Takes what it loses."""
+
+    delete = upsert
+
+    def flush(self) -> None:
+        """All is lost already."""
 
 
 class PublishTest(FilesTestCase):
@@ -176,18 +238,50 @@ class PublishTest(FilesTestCase):
         self.embed.export(self.directory)
         train(self.embed, range(10, 12))
 
-        class Broken:
-            def upsert(self, *_) -> None:
-                """Takes what it loses."""
-
-            delete = upsert
-
+        class Broken(Untold):
             def flush(self) -> None:
                 raise OSError("no broker")
         with self.assertRaisesRegex(OSError, "no broker"):
             self.embed.publish(Broken())
         sent = self.embed.publish(self)
         self.assertGreater(sent["item"][0], 0)
+
+    def test_one_table_is_in_memory_at_a_time(self) -> None:
+        alive = []
+
+        class Watching(Untold):
+            def upsert(self, _, keys, rows) -> None:
+                alive.append([array() is not None for array in arrays])
+                arrays.extend((weakref.ref(keys), weakref.ref(rows)))
+
+        arrays: list[weakref.ref] = []
+        self.embed.publish(Watching())
+        self.assertEqual(alive, [[], [False, False]])
+
+    def test_an_export_waits_for_a_publication(self) -> None:
+        """Else older rows would come after those that it has."""
+        events, is_sending, may_end = [], threading.Event(), threading.Event()
+
+        class Slow(Untold):
+            def flush(self) -> None:
+                is_sending.set()
+                may_end.wait()
+                events.append("published")
+
+        def export() -> None:
+            self.embed.export(self.directory)
+            events.append("exported")
+
+        threads = [threading.Thread(target=self.embed.publish, args=(Slow(),)),
+                   threading.Thread(target=export)]
+        threads[0].start()
+        is_sending.wait()
+        threads[1].start()
+        threads[1].join(0.2)  # an export that does not wait would end
+        may_end.set()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(events, ["published", "exported"])
 
 
 class CheckpointTest(FilesTestCase):
@@ -252,6 +346,34 @@ class CheckpointTest(FilesTestCase):
         self.assertEqual(other.load(self.directory), {"epoch": 1})
         self.assert_same_rows(self.embed, other)
 
+    def test_a_dense_part_of_a_device_that_is_not_here(self) -> None:
+        with unittest.mock.patch("torch.serialization.location_tag", return_value="cuda:0"):
+            self.embed.save(self.directory, {"weight": torch.ones(3)})
+        state = ht.EmbeddingCollection(tables()).load(self.directory)
+        torch.testing.assert_close(state["weight"], torch.ones(3), rtol=0, atol=0)
+
+    def test_a_save_after_that_of_another_collection_has_all_rows(self) -> None:
+        self.embed.save(self.directory)
+        shutil.rmtree(self.directory)
+        other = ht.EmbeddingCollection(tables())
+        train(other, range(1))
+        other.save(self.directory)  # of the same number
+        train(self.embed, range(10, 11))
+        self.embed.save(self.directory, incremental=True)
+        self.assert_same_rows(self.embed, self.loaded())
+
+    def test_admission_may_change(self) -> None:
+        self.embed({"user": torch.tensor([1000])})
+        self.embed.save(self.directory)
+        changed = [ht.Table("user", 4, optimizer=ht.Adam(lr=0.1)), tables()[1]]
+        embed = ht.EmbeddingCollection(changed)
+        embed.load(self.directory)
+        self.assertEqual(embed.statistics()["user"]["pending"], 0)
+        waiting = ht.EmbeddingCollection(tables())
+        waiting({"user": torch.tensor([1000])})
+        with self.assertRaisesRegex(ValueError, "'user' has rows already, or keys that wait"):
+            waiting.load(self.directory)
+
     def test_folders_of_others_stay(self) -> None:
         self.embed.save(self.directory / "100")
         (self.directory / "hps-save-12").mkdir()  # left by a save that was killed
@@ -270,13 +392,11 @@ class CheckpointTest(FilesTestCase):
                 self.embed.save(directory)
                 before = {name: self.embed.rows(name) for name in self.embed.tables}
                 train(self.embed, range(10, 20))
-                _, limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-                resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit))  # as a disk that is full
-                try:
-                    with self.assertRaisesRegex(OSError, "was not written .*File too large.*whole"):
-                        self.embed.save(directory, state, incremental)
-                finally:
-                    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+                (directory / "manifest.json.pending").touch()  # of a save that was killed
+                with full_disk(1000), self.assertRaisesRegex(
+                        OSError, "was not written .*File too large.*whole") as raised:
+                    self.embed.save(directory, state, incremental)
+                self.assertEqual(raised.exception.errno, errno.EFBIG)
                 self.assertEqual({path.name for path in directory.iterdir()},
                                  {"hps-save-1", "manifest.json"})
                 again = ht.EmbeddingCollection(tables())
@@ -294,6 +414,17 @@ class CheckpointTest(FilesTestCase):
             self.embed.load(self.directory)
         with self.assertRaisesRegex(FileNotFoundError, "no manifest.json"):
             ht.EmbeddingCollection(tables()).load(self.directory / "hps-save-1")
+        more = [*tables(), ht.Table("more", 2)]
+        with self.assertRaisesRegex(ValueError, "no table 'more'; it has .'item', 'user'"):
+            ht.EmbeddingCollection(more).load(self.directory)
+        other = self.directory / "other"
+        other.mkdir()
+        for text in ("", "[1]", '{"name": "an application"}'):
+            (other / "manifest.json").write_text(text)
+            for call in (self.embed.save, ht.EmbeddingCollection(tables()).load):
+                with self.assertRaisesRegex(ValueError, "manifest.json is damaged, or of another"):
+                    call(other)
+            self.assertEqual((other / "manifest.json").read_text(), text)
         changed = tables()
         changed[0].optimizer = ht.SGD()
         with self.assertRaisesRegex(ValueError, "'user' is .*Adam.*SGD"):

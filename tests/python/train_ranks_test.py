@@ -65,6 +65,13 @@ def train(embed: ht.EmbeddingCollection, steps: range, rank: int, rank_count: in
         (torch.sigmoid(logits) - target).square().mean().backward()
 
 
+def forkserver():
+    """Starts processes that need not import torch again."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["hps.train", "torch.distributed"])
+    return context
+
+
 def start(rank: int, rank_count: int, directory: pathlib.Path) -> None:
     torch.set_num_threads(1)
     if rank_count > 1:
@@ -150,7 +157,7 @@ class RanksTest(unittest.TestCase):
     def setUpClass(cls) -> None:
         cls.directory = pathlib.Path(tempfile.mkdtemp(prefix="hps_ranks_"))
         cls.addClassCleanup(shutil.rmtree, cls.directory, ignore_errors=True)
-        context = multiprocessing.get_context("spawn")
+        context = forkserver()
         cls.failed = []
         for count, name in RUNS:
             directory = cls.directory / name
@@ -251,8 +258,7 @@ class FailedRankTest(unittest.TestCase):
         """What the ranks say that live when another one fails."""
         directory = pathlib.Path(tempfile.mkdtemp(prefix="hps_ranks_"))
         self.addCleanup(shutil.rmtree, directory, ignore_errors=True)
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["hps.train", "torch.distributed"])
+        context = forkserver()
         processes = [context.Process(target=run_until_failure,
                                      args=(rank, 4, directory, how, share_memory))
                      for rank in range(4)]
@@ -320,8 +326,7 @@ class KilledRankTest(unittest.TestCase):
     RANKS = 2
 
     def run_group(self, directory: pathlib.Path, group: int, kill_at: int | None) -> list[int]:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["hps.train", "torch.distributed"])
+        context = forkserver()
         reached = context.Value("i", -1)
         processes = [context.Process(target=train_to_the_end,
                                      args=(rank, self.RANKS, directory, group, reached))

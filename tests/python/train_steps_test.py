@@ -1,10 +1,12 @@
 """hps.train on two processes whose steps differ, or that place rows that are there already."""
 
 import datetime
+import errno
 import functools
 import json
 import multiprocessing
 import pathlib
+import resource
 import shutil
 import tempfile
 import time
@@ -94,6 +96,85 @@ def leave_out_the_last_of_two_backwards(rank: int, _: pathlib.Path) -> dict:
     return {"error": first_error(work)}
 
 
+def save_beside_training(rank: int, directory: pathlib.Path, share_memory: bool) -> dict:
+    embed = ht.EmbeddingCollection([table("a")], share_memory=share_memory)
+
+    def work(step: int) -> None:
+        if rank == 1 and step == 2:
+            embed.save(directory / "beside")
+        embed({"a": keys(step)})["a"].sum().backward()
+
+    return {"error": first_error(work)}
+
+
+def train_at_other_rates(rank: int, _: pathlib.Path, share_memory: bool) -> dict:
+    embed = ht.EmbeddingCollection([table("a", "replicated")], share_memory=share_memory)
+
+    def work(step: int) -> None:
+        embed.tables["a"].optimizer.lr = 0.5 if rank == 1 and step == 2 else 1.0
+        embed({"a": keys(step)})["a"].sum().backward()
+
+    return {"error": first_error(work), "sums": sums(embed, "a")}
+
+
+def make_other_collections(rank: int, _: pathlib.Path) -> dict:
+    errors = []
+    for other in (lambda: ht.EmbeddingCollection([table("a", admit_after=1 + rank)]),
+                  lambda: ht.EmbeddingCollection([table(name) for name in "ab"[:2 - rank]]),
+                  lambda: ht.EmbeddingCollection([table("a")], hot_steps=rank)):
+        try:
+            other()
+        except ValueError as error:
+            errors.append(str(error))
+    return {"errors": errors}
+
+
+def begin_without_keys(rank: int, _: pathlib.Path) -> dict:
+    """The first step tells nothing of "c" and "d"; in the first of all, of no table."""
+    holders = []
+    for used in ("ab", ""):
+        embed = ht.EmbeddingCollection([table(name) for name in "abcd"])
+        for names in (used, "abcd"):
+            embed({name: keys(0) if name in names else keys(0)[:0] for name in embed.tables})
+        holders.append(embed._engine._holders)
+    return {"holders": holders, "rows": {name: len(embed.rows(name)[0]) for name in embed.tables}}
+
+
+class Network(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(2)  # has buffers, which DistributedDataParallel sends
+
+    def forward(self, rows):
+        return self.norm(rows)
+
+
+def export_a_parallel_network(rank: int, directory: pathlib.Path) -> dict:
+    """One rank has rows of one table, and there are none of another."""
+    network = torch.nn.parallel.DistributedDataParallel(Network())
+    embed = ht.EmbeddingCollection([table("a", "localized"), table("b"), table("none")])
+    rows = embed({name: keys(0) if name != "none" else keys(0)[:0] for name in embed.tables})
+    network(rows["a"] + rows["b"]).sum().backward()
+    embed.export(directory / "parallel", network, {"a": torch.zeros(2, 2)})
+    network(embed({"a": keys(0)})["a"]).sum().backward()
+    return {}
+
+
+def export_to_a_full_disk(rank: int, directory: pathlib.Path) -> dict:
+    """The last bytes of one rank's rows find no room."""
+    embed = ht.EmbeddingCollection([table("a", "distributed")])
+    embed({"a": torch.arange(100)})
+    size = embed.rows("a")[1].nbytes - 8 if rank == 1 else resource.RLIM_INFINITY
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    try:
+        embed.export(directory / "full")
+    except OSError as error:
+        return {"errno": error.errno, "text": str(error)}
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    return {}
+
+
 def go_on_after_bad_batches(rank: int, _: pathlib.Path, share_memory: bool) -> dict:
     """One rank's batch of step 0 has no whole numbers, that of step 2 wrong offsets."""
     embed = ht.EmbeddingCollection([table("a"), table("b")], share_memory=share_memory)
@@ -167,14 +248,12 @@ def load_with_other_placements(rank: int, directory: pathlib.Path) -> dict:
     return found
 
 
-def load_into_unequal_tables(rank: int, directory: pathlib.Path) -> dict:
-    """One rank's table does not fit the checkpoint."""
-    embed = ht.EmbeddingCollection([table("a", admit_after=2),
-                                    ht.Table("b", 2, optimizer=ht.Adam())
-                                    if rank == 1 else table("b")])
+def load_from_one_folder_only(rank: int, directory: pathlib.Path) -> dict:
+    """One rank does not see the checkpoint."""
+    embed = ht.EmbeddingCollection([table("a", admit_after=2), table("b")])
     try:
-        embed.load(directory / "one")
-    except ValueError as error:
+        embed.load(directory / ("one" if rank == 0 else "nowhere"))
+    except (ValueError, FileNotFoundError) as error:
         return {"error": str(error), "rows": embed.statistics()["a"]["rows"]}
     return {}
 
@@ -208,6 +287,8 @@ CASES = {
     **{f"{name} {share}": functools.partial(case, share_memory=share)
        for name, case in {"evaluate": evaluate_beside_training,
                           "order": go_backward_in_another_order,
+                          "save": save_beside_training,
+                          "rates": train_at_other_rates,
                           "bad batch": go_on_after_bad_batches,
                           "device": train_on_another_default_device}.items()
        for share in (True, False)},
@@ -216,7 +297,11 @@ CASES = {
     "twice": look_up_twice,
     "from one": continue_from_one,
     "plan": load_with_other_placements,
-    "unequal": load_into_unequal_tables,
+    "nowhere": load_from_one_folder_only,
+    "arguments": make_other_collections,
+    "no keys": begin_without_keys,
+    "parallel": export_a_parallel_network,
+    "full": export_to_a_full_disk,
     "group": use_a_group_of_devices,
 }
 
@@ -245,7 +330,8 @@ class StepsTest(unittest.TestCase):
             local_step(cls.one, step)
         cls.one.save(cls.directory / "one")
         local_step(cls.one, LOCAL_STEPS)
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("forkserver")  # imports torch once
+        context.set_forkserver_preload(["hps.train", "torch.distributed"])
         processes = [context.Process(target=run_cases, args=(rank, cls.directory))
                      for rank in range(RANKS)]
         for process in processes:
@@ -290,6 +376,47 @@ class StepsTest(unittest.TestCase):
                 self.expect_errors(f"order {share}", [2, 2], "rank 0 is at gradients of training "
                                    "call 5; rank 1 is at gradients of training call 6")
         self.expect_errors("last of two", [2, 3], "rank 1 is at keys of training call 7")
+
+    def test_a_rank_that_saves_alone_is_told(self) -> None:
+        for share in (True, False):
+            self.expect_errors(f"save {share}", [2, 2], "rank 1 is at a save, load or export after "
+                               "training call 2")
+
+    def test_other_learning_rates_are_an_error_on_all_ranks(self) -> None:
+        for share in (True, False):
+            self.expect_errors(f"rates {share}", [2, 2], "different learning rates.*no row has")
+            for found in self.results(f"rates {share}"):
+                self.assertEqual(found["sums"]["2"], 0)
+
+    def test_ranks_must_make_the_same_collection(self) -> None:
+        here, there = self.results("arguments")
+        self.assertEqual(here, there)
+        for text, expected in zip(here["errors"], ("admit_after=2.*rank 0 has .*admit_after=1",
+                                                   "rank 1 has nothing where rank 0 has .*'b'",
+                                                   "rank 1 has hot_steps=1 .*hot_steps=0"),
+                                  strict=True):
+            self.assertRegex(text, expected)
+
+    def test_tables_without_keys_are_not_all_given_to_one_rank(self) -> None:
+        here, there = self.results("no keys")
+        self.assertEqual(here["holders"], [{"a": 0, "b": 1}, {}])
+        for name, count in here["rows"].items():
+            self.assertEqual(count + there["rows"][name], 8)
+
+    def test_the_export_of_several_ranks(self) -> None:
+        self.results("parallel")
+        folder = self.directory / "parallel"
+        self.assertEqual({path.name for path in folder.iterdir()},
+                         {"a", "b", "none", "dense.onnx", "model.toml"})
+        for name in "ab":
+            np.testing.assert_array_equal(np.fromfile(folder / name / "key", np.int64), keys(0))
+        self.assertEqual(np.load(folder / "none" / "rows.npy").shape, (0, 2))
+
+    def test_an_export_of_one_rank_to_a_full_disk_is_an_error_on_all(self) -> None:
+        for found in self.results("full"):
+            self.assertEqual(found["errno"], errno.EFBIG)
+            self.assertRegex(found["text"], "was not written .rank 1: OSError")
+        self.assertEqual(list((self.directory / "full").iterdir()), [])
 
     def test_a_bad_batch_of_one_rank_is_left_out_by_all(self) -> None:
         for share in (True, False):
@@ -339,10 +466,10 @@ class StepsTest(unittest.TestCase):
                     self.assertEqual(here[what][name] + there[what][name], 307)
 
     def test_a_checkpoint_that_one_rank_cannot_load_is_loaded_by_none(self) -> None:
-        here, there = self.results("unequal")
+        here, there = self.results("nowhere")
         self.assertIn("rank 1", here["error"])
         for found in (here, there):
-            self.assertIn("table 'b'", found["error"])
+            self.assertIn("nowhere has no manifest.json", found["error"])
             self.assertEqual(found["rows"], 0)
 
     def test_the_default_device_is_not_used(self) -> None:

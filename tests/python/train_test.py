@@ -97,6 +97,10 @@ class CollectionTest(unittest.TestCase):
         self.assertEqual(embed({"one": torch.empty(0, dtype=torch.int64)})["one"].shape, (0, 4))
         torch.testing.assert_close(out["none"][1, 0], out["none"][1, 1])
 
+    def test_tables_may_come_from_a_generator(self) -> None:
+        embed = ht.EmbeddingCollection(ht.Table(name, 2) for name in ("a", "b"))
+        self.assertEqual(set(embed({"a": torch.arange(3), "b": torch.arange(3)})), {"a", "b"})
+
     def test_weights(self) -> None:
         embed = ht.EmbeddingCollection([ht.Table("t", 2, optimizer=ht.SGD(lr=1.0))])
         keys, offsets = torch.tensor([3, 4]), torch.tensor([0, 2])

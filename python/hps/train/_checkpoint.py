@@ -24,10 +24,12 @@ import zlib
 import numpy as np
 import torch
 
+from hps.train._files import sync_folder
 from hps.train._together import agreed, together
 
 _VERSION = 3
 _DENSE = "dense.pt"
+_PENDING = "manifest.json.pending"
 _CHUNK_BYTES = 1 << 20
 _ARRAYS = {"keys": "<i8", "values": "<f4", "last_seen": "<u4", "update_counts": "<u4",
            "pending_keys": "<i8", "pending_counts": "<u4", "erased": "<i8"}
@@ -116,33 +118,28 @@ def _verify(path, expected):
                          f"{expected['bytes']} that were written; use another checkpoint")
 
 
-def _sync_folder(path):
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _read_manifest(directory):
     path = directory / "manifest.json"
     if not path.exists():
         return None
-    manifest = json.loads(path.read_text())
-    if manifest["version"] != _VERSION:
-        raise ValueError(f"checkpoint: {directory} has version {manifest['version']}, "
-                         f"not {_VERSION}")
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        version = manifest["version"]
+    except (ValueError, TypeError, LookupError):
+        raise ValueError(f"checkpoint: {path} is damaged, or of another program") from None
+    if version != _VERSION:
+        raise ValueError(f"checkpoint: {directory} has version {version}, not {_VERSION}")
     return manifest
 
 
 def _write_manifest(directory, manifest):
-    pending = directory / "manifest.json.pending"
+    pending = directory / _PENDING
     with open(pending, "w", encoding="utf-8") as file:
         json.dump(manifest, file)
         file.flush()
         os.fsync(file.fileno())
     os.replace(pending, directory / "manifest.json")
-    _sync_folder(directory)
+    sync_folder(directory)
 
 
 def _folder(directory, number):
@@ -150,12 +147,14 @@ def _folder(directory, number):
 
 
 def _remove_unnamed(directory):
-    """Removes the folders of saves that the manifest does not name."""
+    """Removes the folders of saves that the manifest does not name, and a manifest that was not
+    completed."""
     manifest = _read_manifest(directory)
     named = {_folder(directory, save["number"]) for save in manifest["saves"]} if manifest else ()
     for folder in directory.iterdir():
         if re.fullmatch(r"hps-save-\d+", folder.name) and folder not in named:
             shutil.rmtree(folder, ignore_errors=True)
+    (directory / _PENDING).unlink(missing_ok=True)
 
 
 def _serialized(state):
@@ -164,7 +163,7 @@ def _serialized(state):
     torch.save(state, content)
     content.seek(0)
     try:
-        torch.load(content, weights_only=True)
+        torch.load(content, weights_only=True, map_location="cpu")
     except pickle.UnpicklingError as error:
         found = re.search(r"GLOBAL (\S+)", str(error))
         raise ValueError("state has a " + (found[1] if found else "value") + ", which "
@@ -177,9 +176,11 @@ def save(engine, tables, directory, incremental, state):
     directory = pathlib.Path(directory)
     last = agreed(engine, lambda: _read_manifest(directory) if directory.exists() else None,
                   f"a rank cannot read the checkpoint in {directory}")
-    number = last["saves"][-1]["number"] + 1 if last else 1
-    place = (str(directory.resolve()), number - 1)
-    incremental = all(engine.gather(incremental and engine.saved == place and last is not None))
+    newest = last["saves"][-1] if last else None
+    number = newest["number"] + 1 if newest else 1
+    place = str(directory.resolve())
+    # Another collection's save may have the same number, but not the same checksums.
+    incremental = all(engine.gather(incremental and engine.saved == (place, newest)))
     folder = _folder(directory, number)
     if not incremental:
         engine.saved = None
@@ -199,25 +200,19 @@ def save(engine, tables, directory, incremental, state):
     def write():
         files = {}
         for table in tables.values():
-            rows, marks[table.name] = _owned_delta(engine, table)
             name = f"{table.name}.{engine.rank}"
-            files[name] = _write_table(folder / name, rows)
+            files[name], marks[table.name] = _save_table(engine, table, folder / name)
         if dense is not None:
-            with _CheckedFile(folder / _DENSE) as file:
-                file.write(dense)
-            files[_DENSE] = file.description()
+            files[_DENSE] = _write_dense(folder / _DENSE, dense)
         return files
 
     def finish():
         if engine.rank == 0:
-            _sync_folder(folder)
-            found = {"number": number, "ranks": engine.rank_count,
-                     "files": {name: file for part in parts for name, file in part.items()}}
-            earlier = last["saves"] if incremental else []
-            manifest = {"version": _VERSION, "plans": engine.plans,
-                        "tables": {table.name: _describe(table) for table in tables.values()},
-                        "saves": [*earlier, found]}
-            _write_manifest(directory, manifest)
+            sync_folder(folder)
+            saves = [*last["saves"], found] if incremental else [found]
+            _write_manifest(directory, {
+                "version": _VERSION, "plans": engine.plans, "saves": saves,
+                "tables": {table.name: _describe(table) for table in tables.values()}})
             _remove_unnamed(directory)
 
     message = (f"the checkpoint in {directory} was not written",
@@ -225,6 +220,8 @@ def save(engine, tables, directory, incremental, state):
     try:
         together(engine, prepare, *message)
         parts = together(engine, write, *message)
+        found = {"number": number, "ranks": engine.rank_count,
+                 "files": {name: file for part in parts for name, file in part.items()}}
         together(engine, finish, *message)
     except (OSError, RuntimeError):
         if engine.rank == 0:
@@ -233,7 +230,20 @@ def save(engine, tables, directory, incremental, state):
         raise
     for name, mark in marks.items():
         engine.shards[name].acknowledge_delta(True, mark)
-    engine.saved = (place[0], number)
+    engine.saved = (place, found)
+
+
+def _write_dense(path, content):
+    with _CheckedFile(path) as file:
+        file.write(content)
+    return file.description()
+
+
+def _save_table(engine, table, path):
+    """Writes what changed since the last save. Returns the file's description, and the mark of the
+    changes. The rows are gone then, before those of the next table come into memory."""
+    rows, mark = _owned_delta(engine, table)
+    return _write_table(path, rows), mark
 
 
 def _owned_delta(engine, table):
@@ -277,11 +287,16 @@ def _checked(engine, tables, directory):
         raise FileNotFoundError(f"checkpoint: {directory} has no manifest.json")
     for table in tables.values():
         saved = manifest["tables"].get(table.name)
+        if saved is None:
+            raise ValueError(f"checkpoint: {directory} has no table {table.name!r}; it has "
+                             f"{sorted(manifest['tables'])}")
         if saved != _describe(table):
             raise ValueError(f"checkpoint: table {table.name!r} is {saved} there, "
                              f"but {_describe(table)} here")
-        if engine.shards[table.name].statistics()["rows"]:
-            raise ValueError(f"checkpoint: table {table.name!r} has rows already")
+        present = engine.shards[table.name].statistics()
+        if present["rows"] or present["pending"]:
+            raise ValueError(f"checkpoint: table {table.name!r} has rows already, or keys that "
+                             "wait for one")
     for found in manifest["saves"]:
         for name, expected in found["files"].items():
             _verify(_folder(directory, found["number"]) / name, expected)
@@ -300,7 +315,8 @@ def _load_tables(engine, tables, directory, saves):
 def _newest_state(directory, saves):
     for found in reversed(saves):
         if _DENSE in found["files"]:
-            return torch.load(_folder(directory, found["number"]) / _DENSE, weights_only=True)
+            return torch.load(_folder(directory, found["number"]) / _DENSE, weights_only=True,
+                              map_location="cpu")  # not all ranks on the device of rank 0
     return None
 
 
@@ -313,7 +329,8 @@ def _load_table(engine, table, is_last, paths):
         shard.erase_rows(file.read("erased"))
     for file in files:
         rows = file.rows()
-        if not is_last:  # the last list of keys that wait for admission counts
+        # The last list of keys that wait for admission counts, if keys have to wait now.
+        if not is_last or table.admit_after == 1:
             rows["pending_keys"] = rows["pending_keys"][:0]
             rows["pending_counts"] = rows["pending_counts"][:0]
         shard.write_rows(pick(rows, engine.loads(table, rows["keys"]),

@@ -39,8 +39,9 @@ class EmbeddingCollection(torch.nn.Module):
 
     The ranks of `process_group` (None: the default group, if there is one) share the tables. All of
     them must call forward, in evaluation too, and backward, with the same tables in the same order.
-    If one leaves out a call, the next raises an error on all. As with DistributedDataParallel,
-    gradients are averaged over the ranks.
+    If one leaves out a call, the next raises an error on all. Tables, learning rates and the scale
+    of `grad_scaler` must be equal on all ranks; a difference is an error on all of them. As with
+    DistributedDataParallel, gradients are averaged over the ranks.
 
     While one thread trains, another may call `publish`, `rows` and `statistics`.
 
@@ -54,6 +55,7 @@ class EmbeddingCollection(torch.nn.Module):
     def __init__(self, tables, process_group=None, grad_scaler=None, hot_steps=20,
                  share_memory=True):
         super().__init__()
+        tables = list(tables)
         names = [table.name for table in tables]
         if len(set(names)) != len(names):
             raise ValueError(f"two tables have one name: {names}")
@@ -62,7 +64,7 @@ class EmbeddingCollection(torch.nn.Module):
         self.skipped_steps = 0  # steps with NaN, infinite or overflowing gradients
         # What autograd holds the function by.
         self._anchor = torch.zeros(1, requires_grad=True, device="cpu")
-        self._publication = threading.Lock()  # of two, the later must not come first
+        self._publication = threading.Lock()  # also of exports: the later must not come first
         is_ranked = torch.distributed.is_available() and torch.distributed.is_initialized()
         if is_ranked and torch.distributed.get_world_size(process_group) > 1:
             self._engine = RankedTables(tables, process_group, hot_steps,
@@ -120,8 +122,11 @@ class EmbeddingCollection(torch.nn.Module):
     def export(self, directory, network=None, example_inputs=None, name="model"):
         """Writes the tables as HugeCTR's `key` and `emb_vector` with `model.toml`, and the network
         (its inputs: `example_inputs` {input: tensor}) as `dense.onnx`: what `hps import --model`
-        reads. Later `publish` sends what changed after it. All ranks must call it."""
-        _export.export(self._engine, self.tables, directory, network, example_inputs, name)
+        reads. A table without rows has `keys.npy` and `rows.npy`, which tell its width. Later
+        `publish` sends what changed after it. All ranks must call it; what fails on one is raised
+        on all: OSError of a file, else RuntimeError."""
+        with self._publication:
+            _export.export(self._engine, self.tables, directory, network, example_inputs, name)
 
     def publish(self, target):
         """Sends exactly the rows that changed since the last publish or export, and the keys that
@@ -148,6 +153,7 @@ class EmbeddingCollection(torch.nn.Module):
 
     def load(self, directory):
         """Reads a checkpoint that any number of ranks wrote, into tables without rows, and returns
-        the newest dense part that was saved with it, or None. All ranks must call it. A damaged
+        the newest dense part that was saved with it, its tensors on the CPU, or None. All ranks
+        must call it. A damaged
         file is a ValueError on all, and nothing has changed."""
         return _checkpoint.load(self._engine, self.tables, directory)

@@ -9,11 +9,13 @@
 What lies there is valid until the next room of the same kind. The piece of a rank for itself stays
 where it is.
 
-A swap compares what the ranks exchange: the kind of the pieces and the call that they belong to. If
-one rank has left out a call that the others make, the next swap raises an error on all of them.
+A swap compares what the ranks exchange: the kind of the pieces, the call that they belong to, and a
+checksum of the factors that gradients are multiplied by. If one rank has left out a call that the
+others make, or has another learning rate, the next swap raises an error on all of them.
 """
 
 import contextlib
+import itertools
 import mmap
 import os
 import secrets
@@ -26,23 +28,25 @@ import torch.distributed as dist
 
 from hps._hps import train as _engine
 
-KEYS, ROWS, GRADIENTS, MEETING, FAILURE = range(5)
-_NAMES = ("keys", "rows", "gradients", "a meeting", "a failure")
+KEYS, ROWS, GRADIENTS, MEETING, FAILURE, FILES = range(6)
+_NAMES = ("keys", "rows", "gradients", "a meeting", "a failure", "a save, load or export")
 _DTYPES = (torch.int64, torch.float32, torch.float32)
 _ITEM_BYTES = (8, 4, 4)
 _LINE_BYTES = 64
 _GROWTH_BYTES = 2 << 20
 _TOKEN_BYTES = 16
-_HEAD = 5              # integers
+_HEAD = 6              # integers
 _WORD_BYTES = 64       # of the counter that a rank raises; what it says of its pieces follows
 _LOOK_SECONDS = 0.05   # how often a waiting rank looks whether the others live
 
 
-def make_exchange(group, share_memory: bool):
+def make_exchange(group, share_memory: bool, settings: list[str]):
     """Shared memory if all ranks are on one machine and may open each other's, else the group.
-    Raises ValueError if the group has no backend for tensors of the CPU."""
+    Raises ValueError if the group has no backend for tensors of the CPU, and on all ranks if their
+    settings differ."""
     _backend_of(group)
     exchange = GroupExchange(group)
+    _compare(exchange.gather(settings))
     if share_memory:
         shared = SharedExchange.connect(exchange)
         if shared is not None:
@@ -50,9 +54,19 @@ def make_exchange(group, share_memory: bool):
     return exchange
 
 
+def _compare(settings):
+    """Raises ValueError if the lists of the ranks differ."""
+    for rank, other in enumerate(settings):
+        for own, expected in itertools.zip_longest(other, settings[0], fillvalue="nothing"):
+            if own != expected:
+                raise ValueError(f"rank {rank} has {own} where rank 0 has {expected}; all ranks "
+                                 "must make a collection with the same arguments")
+
+
 class _Exchange:
     """What the two ways have in common. They have `meet(kind)`, which tells the other ranks what
-    this one is at, and returns what every rank has told: (kind, turn, ...)."""
+    this one is at, and returns what every rank has told: (kind, turn, factors, ...). `factors` is
+    a checksum of what gradients are multiplied by."""
 
     rank = rank_count = 0
     _turn = 0  # of the call, and whether it trains
@@ -78,9 +92,9 @@ class _Exchange:
     def settle(self, kind):
         """Called before room(kind): waits for ranks that may still read the pieces before."""
 
-    def check(self, kind, told):
+    def check(self, kind, told, factors=0):
         """Raises if a rank is at something else than this one."""
-        if all(head[:2] == [kind, self._turn] for head in told):
+        if all(head[:3] == [kind, self._turn, factors] for head in told):
             return
         failed = [rank for rank, head in enumerate(told) if head[0] == FAILURE]
         if failed and kind in (KEYS, MEETING) and told[failed[0]][1] == self._turn:
@@ -89,6 +103,10 @@ class _Exchange:
         if failed:
             raise RuntimeError(f"rank {failed[0]} failed in a step, and its own error says why; "
                                "start all ranks again from the last checkpoint")
+        if all(head[:2] == [kind, self._turn] for head in told):
+            raise RuntimeError("the ranks have different learning rates, or different scales of "
+                               "their grad_scaler, and no row has changed; start all ranks again "
+                               "from the last checkpoint")
         raise RuntimeError("; ".join(
             f"rank {rank} is at {_describe(*head[:2])}" for rank, head in enumerate(told))
             + ": all ranks must call forward and backward in the same order, and leave out none; "
@@ -96,7 +114,9 @@ class _Exchange:
 
 
 def _describe(kind, turn):
-    return f"{_NAMES[kind]} of {'training' if turn % 2 else 'evaluation'} call {turn // 2}"
+    relation = "after" if kind == FILES else "of"
+    call = f"{'training' if turn % 2 else 'evaluation'} call {turn // 2}"
+    return f"{_NAMES[kind]} {relation} {call}"
 
 
 class GroupExchange(_Exchange):
@@ -129,11 +149,11 @@ class GroupExchange(_Exchange):
                                                          device="cpu")
         return self._buffers[kind][direction][:size]
 
-    def swap(self, kind):
+    def swap(self, kind, factors=0):
         tensor, counts, others = self._sent[kind]
-        told = self.meet(kind, counts)
-        self.check(kind, told)
-        received = [head[2] for head in told]
+        told = self.meet(kind, factors, counts)
+        self.check(kind, told, factors)
+        received = [head[3] for head in told]
         pieces = [0 if rank == self.rank else count for rank, count in enumerate(received)]
         target = self._memory(kind, 1, sum(pieces))
         with self.guarded(_NAMES[kind]):
@@ -144,10 +164,10 @@ class GroupExchange(_Exchange):
         addresses[self.rank] = tensor.data_ptr() + _ITEM_BYTES[kind] * sum(others)
         return addresses, received
 
-    def meet(self, kind, counts=None):
+    def meet(self, kind, factors=0, counts=None):
         counts = counts or [0] * self.rank_count
-        sent = torch.tensor([[kind, self._turn, count] for count in counts], dtype=torch.int64,
-                            device="cpu")
+        sent = torch.tensor([[kind, self._turn, factors, count] for count in counts],
+                            dtype=torch.int64, device="cpu")
         told = torch.empty_like(sent)
         with self.guarded(_NAMES[kind]):
             dist.all_to_all_single(told, sent, group=self.group)
@@ -250,10 +270,10 @@ class SharedExchange(_Exchange):
     """Pieces are read where the rank that made them wrote them.
 
     A rank says so in its segment of heads: a counter of its swaps, and for each rank what it is at
-    and where its piece lies: [kind, turn, count, start, bytes of the segment]. There are two sets
-    of heads in turns, because a rank can be one swap ahead of another. In the same way nobody
-    writes a segment that another rank may still read: keys are read before the swap of rows, rows
-    before the next swap of keys, and gradients before the next swap of anything.
+    and where its piece lies: [kind, turn, factors, count, start, bytes of the segment]. There are
+    two sets of heads in turns, because a rank can be one swap ahead of another. In the same way
+    nobody writes a segment that another rank may still read: keys are read before the swap of rows,
+    rows before the next swap of keys, and gradients before the next swap of anything.
     """
 
     is_shared = True
@@ -312,13 +332,13 @@ class SharedExchange(_Exchange):
         self._sent[kind] = starts, counts
         return [self._segments[kind].address + start for start in starts]
 
-    def swap(self, kind):
+    def swap(self, kind, factors=0):
         starts, counts = self._sent[kind]
         own = self._segments[kind]
-        told = self.meet(kind, counts, starts, own.bytes)
-        self.check(kind, told)
+        told = self.meet(kind, factors, counts, starts, own.bytes)
+        self.check(kind, told, factors)
         addresses, sizes = [], []
-        for rank, (_, _, count, start, size) in enumerate(told):
+        for rank, (_, _, _, count, start, size) in enumerate(told):
             segment = own if rank == self.rank else self._peers[rank].segments[kind]
             if rank != self.rank:
                 segment.reach(size)
@@ -326,11 +346,11 @@ class SharedExchange(_Exchange):
             sizes.append(count)
         return addresses, sizes
 
-    def meet(self, kind, counts=0, starts=0, size=0):
+    def meet(self, kind, factors=0, counts=0, starts=0, size=0):
         self._last = kind
         self._swaps += 1
         heads = self._heads[self._swaps % 2]
-        for at, value in enumerate((kind, self._turn, counts, starts, size)):
+        for at, value in enumerate((kind, self._turn, factors, counts, starts, size)):
             heads[:, at] = value
         _engine.raise_word(self._word, self._swaps % 2**32)
         # All are waited for, also if one is at something else: the heads before may be in use.

@@ -9,11 +9,14 @@ import warnings
 import numpy as np
 import torch
 
+from hps.train._files import sync_folder, write_file
 from hps.train._together import together
 
 OPSET = 17
 _DESCRIPTION = "model.toml"
 _NETWORK = "dense.onnx"
+_FILES = ("key", "emb_vector")
+_CHUNK_ROWS = 1 << 16
 
 
 def owned_rows(engine, table):
@@ -38,45 +41,82 @@ def export(engine, tables, directory, network, example_inputs, name):
         if engine.rank == 0:
             shutil.rmtree(parts, ignore_errors=True)  # of an export that was killed
             parts.mkdir(parents=True)
+            if network is not None:  # first, because most errors of users are here
+                _export_network(network, example_inputs, parts / _NETWORK)
 
     def write():
         for table in tables.values():
             marks[table.name] = engine.shards[table.name].collect_delta(False)["through"]
-            keys, rows = owned_rows(engine, table)
-            keys.tofile(parts / f"{table.name}.{engine.rank}.key")
-            rows.tofile(parts / f"{table.name}.{engine.rank}.row")
+            _write_part(engine, table, parts)
 
     def finish():
         if engine.rank == 0:
             for table in tables.values():
                 _merge(table, engine.rank_count, parts)
-            if network is not None:
-                _export_network(network, example_inputs, parts / _NETWORK)
             _write_description(tables, parts, name, network is not None, example_inputs)
             _replace(tables, parts, directory)
 
     what = f"the export into {directory} was not written"
-    for work in (prepare, write, finish):
-        together(engine, work, what)
+    try:
+        for work in (prepare, write, finish):
+            together(engine, work, what)
+    except (OSError, RuntimeError):
+        if engine.rank == 0:
+            shutil.rmtree(parts, ignore_errors=True)  # the room is needed
+        raise
     for table in tables.values():
         engine.shards[table.name].acknowledge_delta(False, marks[table.name])
 
 
+def _part(table, rank, parts):
+    """The files of keys and of rows of one rank."""
+    return parts / f"{table.name}.{rank}.key", parts / f"{table.name}.{rank}.row"
+
+
+def _write_part(engine, table, parts):
+    for path, array in zip(_part(table, engine.rank, parts), owned_rows(engine, table)):
+        write_file(path, [array])
+
+
 def _merge(table, rank_count, parts):
-    """One sorted table of all ranks' parts."""
+    """One sorted table of all ranks' parts, whose rows need not fit into memory."""
     folder = parts / table.name
     folder.mkdir()
-    files = [(parts / f"{table.name}.{rank}.key", parts / f"{table.name}.{rank}.row")
-             for rank in range(rank_count)]
+    files = [_part(table, rank, parts) for rank in range(rank_count)]
     keys = np.concatenate([np.fromfile(key, np.int64) for key, _ in files])
-    rows = np.concatenate([np.fromfile(row, np.float32).reshape(-1, table.dim)
-                           for _, row in files])
-    order = np.argsort(keys, kind="stable")
-    keys[order].tofile(folder / "key")
-    rows[order].tofile(folder / "emb_vector")
+    if not keys.size:  # HugeCTR's files would not tell the width
+        np.save(folder / "keys.npy", keys)
+        np.save(folder / "rows.npy", np.empty((0, table.dim), np.float32))
+    elif rank_count == 1:
+        for path, merged in zip(files[0], _FILES):
+            os.replace(path, folder / merged)
+    else:
+        order = np.argsort(keys, kind="stable")
+        rows = _Rows([row for _, row in files], table.dim)
+        chunks = np.array_split(order, -(-keys.size // _CHUNK_ROWS))
+        write_file(folder / _FILES[0], (keys[chunk] for chunk in chunks))
+        write_file(folder / _FILES[1], (rows.take(chunk) for chunk in chunks))
     for part in files:
         for path in part:
-            path.unlink()
+            path.unlink(missing_ok=True)
+
+
+class _Rows:
+    """The rows of several files, in one numbering."""
+
+    def __init__(self, paths, dim):
+        self._dim = dim
+        self._files = [np.memmap(path, np.float32, "r").reshape(-1, dim) for path in paths
+                       if path.stat().st_size]  # an empty file cannot be mapped
+        self._ends = np.cumsum([len(file) for file in self._files])
+
+    def take(self, places):
+        rows = np.empty((len(places), self._dim), np.float32)
+        sources = np.searchsorted(self._ends, places, side="right")
+        for source, (file, end) in enumerate(zip(self._files, self._ends)):
+            mask = sources == source
+            rows[mask] = file[places[mask] - (end - len(file))]
+        return rows
 
 
 def _replace(tables, parts, directory):
@@ -89,11 +129,27 @@ def _replace(tables, parts, directory):
     network = parts / _NETWORK
     if network.exists():
         os.replace(network, directory / _NETWORK)
+    sync_folder(directory)
     os.replace(parts / _DESCRIPTION, directory / _DESCRIPTION)
     parts.rmdir()
 
 
+def _unwrapped(network):
+    """Without what DistributedDataParallel and torch.compile have put around it: neither can be
+    traced."""
+    while True:
+        if isinstance(network, torch.nn.parallel.DistributedDataParallel):
+            network = network.module
+        elif hasattr(network, "_orig_mod"):
+            network = network._orig_mod
+        else:
+            return network
+
+
 def _export_network(network, example_inputs, path):
+    if example_inputs is None:
+        raise ValueError("a network needs example_inputs, {input: tensor}")
+    network = _unwrapped(network)
     names = list(example_inputs)
     dynamic = {name: {0: "batch"} for name in [*names, "output"]}
     modes = [(module, module.training) for module in network.modules()]
@@ -120,22 +176,27 @@ def _write_description(tables, folder, name, has_network, example_inputs):
             if input_name in tables:
                 lines += [f"table = {json.dumps(input_name)}",
                           f"pooling = {json.dumps(tables[input_name].pooling)}"]
-    (folder / _DESCRIPTION).write_text("\n".join(lines) + "\n")
+    write_file(folder / _DESCRIPTION, ["\n".join([*lines, ""]).encode()])
 
 
 def publish(engine, tables, target):
-    deltas = {}
+    sent, marks = {}, {}
     for table in tables.values():
-        delta = deltas[table.name] = engine.shards[table.name].collect_delta(False)
-        keys, rows = _owned(engine, table, delta["keys"],
-                            delta["values"].reshape(-1, table.dim))
-        erased, _ = _owned(engine, table, delta["erased"])
-        if keys.size:
-            target.upsert(table.name, keys, rows)
-        if erased.size:
-            target.delete(table.name, erased)
-        delta["sent"] = (keys.size, erased.size)
+        sent[table.name], marks[table.name] = _publish_table(engine, table, target)
     target.flush()
-    for name, delta in deltas.items():
-        engine.shards[name].acknowledge_delta(False, delta["through"])
-    return {name: delta["sent"] for name, delta in deltas.items()}
+    for name, mark in marks.items():
+        engine.shards[name].acknowledge_delta(False, mark)
+    return sent
+
+
+def _publish_table(engine, table, target):
+    """Returns (rows sent, keys deleted), and the mark of the changes. The rows are gone then,
+    before those of the next table come into memory."""
+    delta = engine.shards[table.name].collect_delta(False)
+    keys, rows = _owned(engine, table, delta["keys"], delta["values"].reshape(-1, table.dim))
+    erased, _ = _owned(engine, table, delta["erased"])
+    if keys.size:
+        target.upsert(table.name, keys, rows)
+    if erased.size:
+        target.delete(table.name, erased)
+    return (keys.size, erased.size), delta["through"]

@@ -15,7 +15,7 @@ class LocalTables:
         self.shards = {table.name: table.make_shard() for table in tables}
         self._steps = {table.name: [] for table in tables}
         self.plans = []  # placements that ranks decided before a checkpoint, for the next one
-        self.saved = None  # the last save: (directory, number)
+        self.saved = None  # the last save: (directory, its entry in the manifest)
 
     def forward(self, batches: list[Batch], training: bool = True):
         """The outputs [rows, dim], views of one buffer, and what `backward` needs."""
@@ -69,9 +69,6 @@ class LocalTables:
     rank_count = 1
 
     is_shared = False
-
-    def barrier(self):
-        """One process waits for nobody."""
 
     def gather(self, value):
         """The values of all processes."""

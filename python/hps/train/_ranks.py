@@ -10,14 +10,16 @@ src/train_cpu/rank_step.h has a step, with three exchanges for all tables: keys,
 """
 
 import dataclasses
+import struct
 import weakref
+import zlib
 
 import numpy as np
 import torch
 
 from hps._hps import train as _engine
 from hps.train import _checkpoint
-from hps.train._exchange import GRADIENTS, KEYS, MEETING, ROWS, make_exchange
+from hps.train._exchange import FILES, GRADIENTS, KEYS, MEETING, ROWS, make_exchange
 from hps.train._table import learning_rate
 
 _HOT_SHARE = 0.5  # a key is hot if at least half of the ranks' batches have it
@@ -48,10 +50,10 @@ class RankedTables:
     """As LocalTables, for the ranks of a process group together."""
 
     def __init__(self, tables, group, hot_steps, share_memory):
-        self._exchange = make_exchange(group, share_memory)
+        settings = [f"{hot_steps=}", f"{share_memory=}", *map(repr, tables)]
+        self._exchange = make_exchange(group, share_memory, settings)
         self.rank, self.rank_count = self._exchange.rank, self._exchange.rank_count
-        self.barrier, self.gather = self._exchange.barrier, self._exchange.gather
-        self.saved = None  # the last save: (directory, number)
+        self.saved = None  # the last save: (directory, its entry in the manifest)
         self.shards = {table.name: table.make_shard() for table in tables}
         self._holders, _ = _spread({t.name: t.dim for t in tables if t.placement == "localized"},
                                    self.rank_count)
@@ -85,17 +87,22 @@ class RankedTables:
         """Which keys' rows this rank reads from a checkpoint; hot rows are chosen anew."""
         return None if table.placement == "replicated" else self.owns(table, keys)
 
-    def _meet(self):
+    def gather(self, value):
+        """The values of all ranks, in a save, a load or an export."""
+        self._meet(FILES)
+        return self._exchange.gather(value)
+
+    def _meet(self, kind):
         """Before ranks tell each other what is not of a step: fails if one makes another call."""
-        self._exchange.check(MEETING, self._exchange.meet(MEETING))
+        self._exchange.check(kind, self._exchange.meet(kind))
 
     def _decide(self, batches):
         """Places the "auto" tables of a step that had none before. Those that a checkpoint of other
         ranks has filled move to their holder."""
-        self._meet()
+        self._meet(MEETING)
         loads = {batch.table.name: batch.keys.numel() * batch.table.dim for batch in batches
                  if batch.table.name in self._undecided}
-        gathered = self.gather(loads)
+        gathered = self._exchange.gather(loads)
         localized = self._follow_plan({name: sum(part.get(name, 0) for part in gathered)
                                        for name in loads})
         for name in localized:
@@ -115,13 +122,15 @@ class RankedTables:
 
     def _follow_plan(self, loads):
         """Localizes the undecided tables among these, by their loads, less the largest if they are
-        in the way. Returns the names of the localized ones."""
+        in the way, and less those without keys, of which nothing is known. Returns the names of the
+        localized ones."""
         left = {name: load for name, load in loads.items() if name in self._undecided}
         self._undecided -= left.keys()
         if left:
             self.plans.append(dict(left))
         if not self._exchange.is_shared:
             return []
+        left = {name: load for name, load in left.items() if load}
         while left:
             holders, imbalance = _spread(left, self.rank_count)
             if imbalance <= _IMBALANCE_MAX:
@@ -137,7 +146,7 @@ class RankedTables:
         """Moves the rows of a table, which were spread by their keys, to its holder."""
         shard, holder = self.shards[name], self._holders[name]
         rows = shard.read_rows(True)
-        if not any(self.gather(rows["keys"].size + rows["pending_keys"].size)):
+        if not any(self._exchange.gather(rows["keys"].size + rows["pending_keys"].size)):
             return
         for sender in range(self.rank_count):
             part = self._exchange.send(rows, sender, holder)
@@ -211,6 +220,7 @@ class RankedTables:
         exchange.settle(GRADIENTS)
         with exchange.telling():
             rates = [learning_rate(table) for table in work.tables]
+            factors = zlib.crc32(struct.pack(f"{len(rates) + 1}d", *rates, scale))
             gradients = [
                 None if gradient is None else gradient.detach().to(torch.float32).contiguous()
                 for gradient in gradients]
@@ -218,7 +228,7 @@ class RankedTables:
                 [0 if gradient is None else gradient.data_ptr() for gradient in gradients],
                 [0 if gradient is None else gradient.numel() for gradient in gradients], scale,
                 exchange.room(GRADIENTS, self._sizes(step)[3]))
-        sums = exchange.swap(GRADIENTS)
+        sums = exchange.swap(GRADIENTS, factors)
         with exchange.telling():
             applied = step.update(*sums, rates, scale)
         self._steps[tuple(table.name for table in work.tables)].append(step)
@@ -237,8 +247,8 @@ class RankedTables:
     def _balance_between_steps(self):
         """A step that looked up before the hot rows changed, and updates after it, would leave
         copies of a row unequal: waits for a time when no rank has such a step."""
-        self._meet()
-        if not any(self.gather(len(self._open))):
+        self._meet(MEETING)
+        if not any(self._exchange.gather(len(self._open))):
             self._is_balance_due = False
             self._balance()
 
@@ -266,7 +276,7 @@ class RankedTables:
         rows = shard.read_rows(True)
         rows = _checkpoint.pick(rows, np.isin(rows["keys"], hotter) & self.owns(
             table, rows["keys"]), np.zeros(rows["pending_keys"].size, bool))
-        parts = self.gather(rows)
+        parts = self._exchange.gather(rows)
         for rank, part in enumerate(parts):
             if rank != self.rank:
                 shard.write_rows(part)

@@ -1,5 +1,7 @@
 """Work that all ranks do at once, and that all must know to have failed."""
 
+import errno
+
 
 def together(engine, work, what, still=""):
     """The results of `work` on all ranks. An error of one rank is raised on all: as OSError where
@@ -9,16 +11,21 @@ def together(engine, work, what, still=""):
         result = work()
     except Exception as found:  # the others wait for this rank, whatever it is
         error = found
-    told = None if error is None else (f"{type(error).__name__}: {error}",
-                                       isinstance(error, OSError))
+    told = None if error is None else (f"{type(error).__name__}: {error}", _number_of(error))
     outcomes = engine.gather((result, told))
     failed = [(rank, *told) for rank, (_, told) in enumerate(outcomes) if told is not None]
     if not failed:
         return [outcome for outcome, _ in outcomes]
     text = f"{what} ({'; '.join(f'rank {rank}: {why}' for rank, why, _ in failed)}){still}"
-    if all(is_os_error for _, _, is_os_error in failed):
-        raise OSError(getattr(error, "errno", None), text) from error
+    number = failed[0][2]
+    if all(found is not None for _, _, found in failed):
+        raise OSError(number, text) from error
     raise RuntimeError(text) from error
+
+
+def _number_of(error):
+    """Of an OSError; None: it is another error."""
+    return (error.errno or errno.EIO) if isinstance(error, OSError) else None
 
 
 def agreed(engine, work, what):
