@@ -69,8 +69,23 @@ class ParallelReadFile final : public FSRandomAccessFile {
   ParallelReadFile& operator=(const ParallelReadFile&) = delete;
   ~ParallelReadFile() override { ::close(descriptor_); }
 
-  IOStatus Read(uint64_t offset, size_t n, const IOOptions& options, Slice* result, char* scratch,
-                IODebugContext* debug) const override;
+  IOStatus Read(uint64_t offset, size_t n, const IOOptions& /*options*/, Slice* result,
+                char* scratch, IODebugContext* /*debug*/) const override {
+    size_t done = 0;
+    while (done < n) {
+      const ssize_t count =
+          ::pread(descriptor_, scratch + done, n - done, static_cast<off_t>(offset + done));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) {
+        *result = Slice();
+        return Failed("While reading", errno);
+      }
+      done += static_cast<size_t>(count);
+      if (count == 0 || (direct_ && done % kDirectAlignment != 0)) break;  // the file's end
+    }
+    *result = Slice(scratch, done);
+    return IOStatus::OK();
+  }
   IOStatus MultiRead(FSReadRequest* requests, size_t count, const IOOptions& options,
                      IODebugContext* debug) override;
   IOStatus Prefetch(uint64_t offset, size_t n, const IOOptions& options,
@@ -92,24 +107,6 @@ class ParallelReadFile final : public FSRandomAccessFile {
   const bool direct_;
   ReadQueues& queues_;
 };
-
-IOStatus ParallelReadFile::Read(uint64_t offset, size_t n, const IOOptions& /*options*/,
-                                Slice* result, char* scratch, IODebugContext* /*debug*/) const {
-  size_t done = 0;
-  while (done < n) {
-    const ssize_t count =
-        ::pread(descriptor_, scratch + done, n - done, static_cast<off_t>(offset + done));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      *result = Slice();
-      return Failed("While reading", errno);
-    }
-    done += static_cast<size_t>(count);
-    if (count == 0 || (direct_ && done % kDirectAlignment != 0)) break;  // the file's end
-  }
-  *result = Slice(scratch, done);
-  return IOStatus::OK();
-}
 
 void ParallelReadFile::ReadTogether(std::span<FSReadRequest> requests, std::span<bool> read) {
   std::fill(read.begin(), read.end(), false);
