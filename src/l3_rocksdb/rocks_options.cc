@@ -71,8 +71,8 @@ RocksOptions::RocksOptions(const RocksStoreOptions& options) {
   database_.wal_recovery_mode = rocksdb::WALRecoveryMode::kPointInTimeRecovery;
   // `hps verify` compares every byte of every table file with the checksum in the MANIFEST.
   database_.file_checksum_gen_factory = rocksdb::GetFileChecksumGenCrc32cFactory();
-  // Of rows that changed since the import of their table: finding one here costs a third of finding
-  // it in a cached block. It gets its capacity with the first table in page files.
+  // Of rows that changed since the import of their table: finding one here costs half as much as
+  // finding it in a cached block. It gets its capacity with the first table in page files.
   rocksdb::LRUCacheOptions row_cache;
   row_cache.capacity = 0;
   row_cache.num_shard_bits = kRowCacheShardBits;
