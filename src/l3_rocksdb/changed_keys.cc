@@ -1,8 +1,10 @@
 #include "l3_rocksdb/changed_keys.h"
 
+#include <algorithm>
 #include <new>
 
 #include "base/hash.h"
+#include "base/macros.h"
 
 namespace hps {
 namespace {
@@ -24,14 +26,36 @@ uint64_t ChangedKeys::BlockCount(size_t segment) const {
   return KeyCapacity(segment) / kKeysPerBlock;
 }
 
+const std::atomic<uint64_t>* ChangedKeys::BlockOf(size_t segment, const Place& place) const {
+  return segments_[segment].get() +
+         kBlockWords * HashToRange(place.block_hash, BlockCount(segment));
+}
+
+// Of a key that was not added, two words say so most of the time. Looking at one after the other
+// would cost more: the processor can't predict the answers.
 bool ChangedKeys::SegmentContains(size_t segment, const Place& place) const {
-  const std::atomic<uint64_t>* const block =
-      segments_[segment].get() + kBlockWords * HashToRange(place.block_hash, BlockCount(segment));
-  for (size_t word = 0; word < kBlockWords; ++word) {
-    const uint64_t bit = BitOf(place.bit_hash, word);
-    if ((block[word].load(std::memory_order_relaxed) & bit) == 0) return false;
+  constexpr size_t kFirstWords = 2;
+  const std::atomic<uint64_t>* const block = BlockOf(segment, place);
+  uint64_t missing = 0;
+  for (size_t word = 0; word < kFirstWords; ++word)
+    missing |= BitOf(place.bit_hash, word) & ~block[word].load(std::memory_order_relaxed);
+  if (missing != 0) return false;
+  for (size_t word = kFirstWords; word < kBlockWords; ++word)
+    missing |= BitOf(place.bit_hash, word) & ~block[word].load(std::memory_order_relaxed);
+  return missing == 0;
+}
+
+void ChangedKeys::MayContain(std::span<const Key> keys, std::span<bool> contained) const {
+  HPS_DCHECK(keys.size() <= kChangedKeysAtOnce && contained.size() == keys.size());
+  std::fill(contained.begin(), contained.end(), has_all());
+  if (has_all()) return;
+  std::array<Place, kChangedKeysAtOnce> places;
+  for (size_t i = 0; i < keys.size(); ++i) places[i] = PlaceOf(keys[i]);
+  for (size_t segment = segment_count_.load(std::memory_order_acquire); segment-- > 0;) {
+    for (size_t i = 0; i < keys.size(); ++i) __builtin_prefetch(BlockOf(segment, places[i]));
+    for (size_t i = 0; i < keys.size(); ++i)
+      contained[i] = contained[i] || SegmentContains(segment, places[i]);
   }
-  return true;
 }
 
 bool ChangedKeys::MayContain(Key key) const {

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -42,6 +45,25 @@ TEST(ChangedKeysTest, ContainsWhatWasAddedAndLittleElse) {
   }
   const std::vector<Key> others = KeysFrom(Key{1} << 40, 100'000);
   EXPECT_LT(ContainedCount(filter, others), others.size() / 200);
+}
+
+TEST(ChangedKeysTest, ManyKeysAtATimeGetTheAnswersOfEach) {
+  ChangedKeys filter;
+  std::array<bool, kChangedKeysAtOnce> contained{};
+  for (const size_t added : {size_t{0}, size_t{100'000}}) {  // in two segments
+    filter.Add(KeysFrom(0, added));
+    const std::vector<Key> keys = KeysFrom(static_cast<Key>(added) - 2'000, 4'000);
+    for (size_t begin = 0, count = 0; begin < keys.size(); begin += count) {
+      count = std::min(1 + begin % kChangedKeysAtOnce, keys.size() - begin);
+      const auto some = std::span(keys).subspan(begin, count);
+      filter.MayContain(some, std::span(contained).first(count));
+      for (size_t i = 0; i < count; ++i) EXPECT_EQ(contained[i], filter.MayContain(some[i]));
+    }
+  }
+  filter.AddAll();
+  const std::vector<Key> keys = KeysFrom(-5, 10);
+  filter.MayContain(keys, std::span(contained).first(10));
+  for (size_t i = 0; i < 10; ++i) EXPECT_TRUE(contained[i]);
 }
 
 // Keys that change often take no more room.

@@ -20,6 +20,7 @@
 #include "base/public_message.h"
 #include "l3_rocksdb/files/log_syncer.h"
 #include "l3_rocksdb/files/manifest_mark.h"
+#include "l3_rocksdb/files/parallel_reads.h"
 #include "l3_rocksdb/files/store_env.h"
 #include "l3_rocksdb/files/store_files.h"
 #include "l3_rocksdb/key_codec.h"
@@ -166,7 +167,7 @@ absl::Status Database::OpenAll(const Database* former) {
 
 absl::Status Database::OpenReaderFiles(const Database* former) {
   HPS_ASSIGN_OR_RETURN(reader_files_, ReaderFileSystem::Take(
-                                          env()->GetFileSystem(), path(),
+                                          FileSystemOf(options_.env), path(),
                                           former == nullptr ? nullptr : former->reader_files_.get(),
                                           DeadlineAfter(RealClock(), kReaderTimeout)));
   reader_env_ = NewStoreEnv(reader_files_);
@@ -234,7 +235,8 @@ absl::StatusOr<rocksdb::Status> Database::OpenRocks(const std::vector<std::strin
   db_options.paranoid_checks = !damaged_;
   db_options.create_if_missing = options_.mode == OpenMode::kCreate;
   if (!read_only()) {
-    wal_shield_ = std::make_shared<WalErrorShield>(env()->GetFileSystem(), path() + "/staging/");
+    wal_shield_ =
+        std::make_shared<WalErrorShield>(FileSystemOf(options_.env), path() + "/staging/");
     file_system_env_ = NewStoreEnv(wal_shield_);
     db_options.env = file_system_env_.get();
   }
@@ -325,15 +327,18 @@ absl::StatusOr<std::shared_ptr<const FamilyPages>> Database::OpenPagesOf(const T
   {
     MutexLock lock(page_reader_mutex_);
     if (page_reader_ == nullptr) {
-      // RocksDB keeps the rest, for changes.
+      // RocksDB keeps the rest, for changes: half of it for rows, half for blocks.
       const uint64_t cache_bytes = options_.config.cache_bytes / 4 * 3;
+      const uint64_t row_bytes = (options_.config.cache_bytes - cache_bytes) / 2;
+      const uint64_t block_bytes = options_.config.cache_bytes - cache_bytes - row_bytes;
       HPS_ASSIGN_OR_RETURN(std::unique_ptr<PageReader> made,
                            PageReader::Create({.cache_bytes = cache_bytes}));
       page_reader_ = std::move(made);
-      rocks_options_.cache().SetCapacity(options_.config.cache_bytes - cache_bytes);
-      LogInfo(absl::StrCat("store '", path(), "': tables in page files: their cache has ",
-                           cache_bytes, " bytes, that of RocksDB ",
-                           options_.config.cache_bytes - cache_bytes));
+      rocks_options_.cache().SetCapacity(block_bytes);
+      rocks_options_.database().row_cache->SetCapacity(row_bytes);
+      LogInfo(absl::StrCat("store '", path(), "': tables in page files: the cache of pages has ",
+                           cache_bytes, " bytes, those of RocksDB ", block_bytes,
+                           " for blocks and ", row_bytes, " for changed rows"));
     }
     reader = page_reader_;
   }

@@ -1,6 +1,7 @@
 #include "l3_rocksdb/sorted_fetch.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <numeric>
 #include <span>
@@ -125,12 +126,19 @@ absl::Status Fetcher::FetchLayered(size_t key_count) {
   size_t asked_count = 0;
   unchanged_count_ = 0;
   not_found_count_ = 0;
-  for (size_t i = 0; i < key_count; ++i) {
-    const size_t position = PositionOf(i);
-    if (family_.changed_keys.MayContain(batch_.keys[position])) {
-      scratch_.asked[asked_count++] = static_cast<uint32_t>(position);
-    } else {
-      scratch_.unchanged[unchanged_count_++] = static_cast<uint32_t>(position);
+  std::array<Key, kChangedKeysAtOnce> keys;
+  std::array<bool, kChangedKeysAtOnce> changed;
+  for (size_t begin = 0; begin < key_count; begin += kChangedKeysAtOnce) {
+    const size_t count = std::min(kChangedKeysAtOnce, key_count - begin);
+    for (size_t i = 0; i < count; ++i) keys[i] = batch_.keys[PositionOf(begin + i)];
+    family_.changed_keys.MayContain(std::span(keys).first(count), std::span(changed).first(count));
+    for (size_t i = 0; i < count; ++i) {
+      const auto position = static_cast<uint32_t>(PositionOf(begin + i));
+      if (changed[i]) {
+        scratch_.asked[asked_count++] = position;
+      } else {
+        scratch_.unchanged[unchanged_count_++] = position;
+      }
     }
   }
   if (const absl::Status fetched = FetchPieces(asked_count); !fetched.ok()) {

@@ -393,7 +393,7 @@ class UsageTest(support.CommandTestCase):
                        "/dev/null")
         self.fail_with(1, "RESOURCE_EXHAUSTED", ["/dev/zero"], *ask, "--token-file", "/dev/zero")
         none.touch()
-        self.fail_with(1, "FAILED_PRECONDITION", ["bench l3", none / "l3-16w", "Not a directory"],
+        self.fail_with(1, "FAILED_PRECONDITION", ["bench l3", none / "l3", "Not a directory"],
                        "bench", "l3", "--quick", "--directory", none)
 
     def test_a_report_that_can_not_be_written(self) -> None:

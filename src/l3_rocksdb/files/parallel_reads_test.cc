@@ -1,0 +1,114 @@
+#include "l3_rocksdb/files/parallel_reads.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "l3_rocksdb/test_store.h"
+
+namespace hps {
+namespace {
+
+constexpr size_t kBlock = 4096;
+constexpr size_t kBlocks = 200;
+
+using rocksdb::FSReadRequest;
+
+class ParallelReadsTest : public testing::Test {
+ protected:
+  ParallelReadsTest() {
+    for (size_t i = 0; i < kBlocks * kBlock + 100; ++i)
+      content_.push_back(static_cast<char>(i * 31 + i / kBlock));
+    std::ofstream(path_, std::ios::binary) << content_;
+  }
+
+  std::unique_ptr<rocksdb::FSRandomAccessFile> Open(const std::string& path, bool direct) {
+    rocksdb::FileOptions options;
+    options.use_direct_reads = direct;
+    std::unique_ptr<rocksdb::FSRandomAccessFile> file;
+    status_ = FileSystemOf(nullptr)->NewRandomAccessFile(path, options, &file, nullptr);
+    return file;
+  }
+
+  // Blocks of the file from the last to the first, with gaps.
+  void ExpectBlocks(rocksdb::FSRandomAccessFile& file, size_t count) {
+    alignas(kBlock) static std::array<char, 100 * kBlock> memory;
+    std::vector<FSReadRequest> requests(count);
+    for (size_t i = 0; i < count; ++i) {
+      requests[i].offset = (kBlocks - 1 - 2 * i) * kBlock;
+      requests[i].len = kBlock;
+      requests[i].scratch = memory.data() + i * kBlock;
+    }
+    ASSERT_TRUE(file.MultiRead(requests.data(), count, {}, nullptr).ok());
+    for (const FSReadRequest& request : requests) {
+      EXPECT_TRUE(request.status.ok()) << request.status.ToString();
+      EXPECT_TRUE(request.result == rocksdb::Slice(content_.data() + request.offset, kBlock));
+    }
+  }
+
+  const TestDirectory directory_;
+  const std::string path_ = directory_.path() + "/000001.sst";
+  std::string content_;
+  rocksdb::IOStatus status_;
+};
+
+TEST_F(ParallelReadsTest, ReadsEveryBlock) {
+  for (const bool direct : {false, true}) {
+    const auto file = Open(path_, direct);
+    if (direct && file == nullptr) GTEST_SKIP() << "no direct reads here: " << status_.ToString();
+    ASSERT_NE(file, nullptr) << status_.ToString();
+    for (const size_t count : {0, 1, 2, 31, 64, 65, 100}) ExpectBlocks(*file, count);
+  }
+}
+
+TEST_F(ParallelReadsTest, TheEndOfTheFileIsNoError) {
+  const auto file = Open(path_, false);
+  std::string memory(3 * kBlock, '\0');
+  std::vector<FSReadRequest> requests(3);
+  for (size_t i = 0; i < 3; ++i) {
+    requests[i].offset = (kBlocks - 1 + i) * kBlock;
+    requests[i].len = kBlock;
+    requests[i].scratch = memory.data() + i * kBlock;
+  }
+  ASSERT_TRUE(file->MultiRead(requests.data(), requests.size(), {}, nullptr).ok());
+  const size_t expected[] = {kBlock, 100, 0};
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_TRUE(requests[i].status.ok()) << requests[i].status.ToString();
+    EXPECT_EQ(requests[i].result.ToString(),
+              content_.substr(std::min(requests[i].offset, content_.size()), expected[i]));
+  }
+}
+
+// A directory opens like a file, but none of its bytes can be read.
+TEST_F(ParallelReadsTest, EachFailedReadHasAnError) {
+  const std::string path = directory_.path() + "/000002.sst";
+  std::filesystem::create_directory(path);
+  const auto file = Open(path, false);
+  ASSERT_NE(file, nullptr);
+  std::string memory(2 * kBlock, '\0');
+  std::vector<FSReadRequest> requests(2);
+  for (size_t i = 0; i < 2; ++i) {
+    requests[i].offset = i * kBlock;
+    requests[i].len = kBlock;
+    requests[i].scratch = memory.data() + i * kBlock;
+  }
+  ASSERT_TRUE(file->MultiRead(requests.data(), requests.size(), {}, nullptr).ok());
+  for (const FSReadRequest& request : requests) {
+    EXPECT_TRUE(request.status.IsIOError()) << request.status.ToString();
+    EXPECT_NE(request.status.ToString().find(path), std::string::npos);
+  }
+}
+
+TEST_F(ParallelReadsTest, AFileThatDoesNotExistIsNotFound) {
+  EXPECT_EQ(Open(directory_.path() + "/000003.sst", false), nullptr);
+  EXPECT_TRUE(status_.IsPathNotFound() || status_.IsNotFound()) << status_.ToString();
+}
+
+}  // namespace
+}  // namespace hps
