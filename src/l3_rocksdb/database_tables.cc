@@ -45,6 +45,7 @@ void Database::Retire(std::vector<std::unique_ptr<Family>> families) {
     LogWarning(absl::StrCat("store '", path(),
                             "': removing the records of a dropped table: ", removed.ToString()));
   DropFamilies(handles);
+  families.clear();  // with the room that was lent until the files are deleted
 }
 
 void Database::RetireOne(std::unique_ptr<Family> family) {
