@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import http.client
-import json
 import math
 import os
 import random
-import ssl
 import time
 import urllib.parse
 from collections.abc import Mapping
@@ -19,15 +17,9 @@ from hps import _errors
 from hps._arguments import seconds, tables_of, text
 from hps._arrays import (HostKeys, Kind, Rows, Statuses, check_apart, kind_of,
                          tell_written)
-from hps._errors import Error, InvalidArgumentError
-from hps._http import Answer, Connections
+from hps._errors import InvalidArgumentError
+from hps._http import Answer, Connections, context_of, error_of, headers_of, parts_of
 
-_CODES = {400: _errors.InvalidArgumentError, 401: _errors.UnauthenticatedError,
-          403: _errors.PermissionDeniedError, 404: _errors.NotFoundError,
-          409: _errors.FailedPreconditionError, 413: _errors.ResourceExhaustedError,
-          429: _errors.ResourceExhaustedError, 500: _errors.InternalError,
-          501: _errors.UnimplementedError, 503: _errors.UnavailableError,
-          504: _errors.DeadlineExceededError}
 _OVERLOADED = 429
 _BACKOFF_S = 0.01  # before the second attempt; doubles
 _BACKOFF_S_MAX = 1.0
@@ -69,9 +61,9 @@ class Client:
             raise ImportError("hps.Client needs tritonclient: pip install 'hps[client]'") from None
         self._triton = triton
         self._timeout = seconds(timeout, "timeout")
-        self._headers = _headers_of(token)
-        host, port, self._path, is_tls = _parts_of(url)
-        self._connections = Connections(host, port, _context_of(is_tls, ca_file))
+        self._headers = headers_of(token)
+        host, port, self._path, is_tls = parts_of(url)
+        self._connections = Connections(host, port, context_of(is_tls, ca_file))
 
     def __enter__(self) -> Client:
         return self
@@ -215,7 +207,7 @@ class Client:
             if answer.status == http.client.OK:
                 return _Result(self._triton, answer, self._connections.url)
             if answer.status != _OVERLOADED or time.monotonic() + pause >= end:
-                raise _error_of(answer, self._connections.url)
+                raise error_of(answer, self._connections.url)
             time.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, _BACKOFF_S_MAX)
 
@@ -319,46 +311,6 @@ class _Result:
                 f"the answer of {self._url} is not one of this protocol: {error!r}") from error
 
 
-def _parts_of(url: Any) -> tuple[str, int, str, bool]:
-    """Host, port, path without a slash at its end, and whether it is https."""
-    wrong = InvalidArgumentError("url: expected http://HOST:PORT or https://HOST:PORT, found "
-                                 f"{url!r}")
-    try:
-        parts = urllib.parse.urlsplit(text(url, "url"))
-        is_tls = parts.scheme == "https"
-        port = parts.port if parts.port is not None else 443 if is_tls else 80
-        host = parts.hostname or ""
-        host.encode("idna")
-        http.client.HTTPConnection(host, port)  # refuses control characters
-    except (http.client.InvalidURL, ValueError):
-        raise wrong from None
-    if parts.scheme not in ("http", "https") or not host or parts.username is not None or \
-            parts.query or parts.fragment:
-        raise wrong
-    return host, port, urllib.parse.quote(parts.path.rstrip("/"), safe="/%"), is_tls
-
-
-def _headers_of(token: Any) -> dict[str, str]:
-    if token is None or not text(token, "token"):
-        return {}
-    if not (token.isascii() and token.isprintable()):
-        raise InvalidArgumentError("token: expected printable ASCII characters")
-    return {"Authorization": f"Bearer {token}"}
-
-
-def _context_of(is_tls: bool, ca_file: Any) -> ssl.SSLContext | None:
-    if not is_tls:
-        if ca_file is not None:
-            raise InvalidArgumentError("ca_file: expected none, because the url is not https://")
-        return None
-    try:
-        return ssl.create_default_context(cafile=None if ca_file is None else os.fspath(ca_file))
-    except TypeError:
-        raise TypeError(f"ca_file: expected a path, found {type(ca_file).__name__}") from None
-    except (OSError, ValueError) as error:
-        raise InvalidArgumentError(f"ca_file: {os.fspath(ca_file)!r}: {error}") from error
-
-
 def _quoted(model: str) -> str:
     try:
         return urllib.parse.quote(model, safe="")
@@ -385,18 +337,6 @@ def _copy_to(out: Mapping[str, Any], rows: dict[str, np.ndarray]) -> dict:
         kind_of(out[name]).copy_to(out[name], found)
     tell_written(out.values())
     return dict(out)
-
-
-def _error_of(answer: Answer, url: str) -> Error:
-    """The exception for an answer that is not 200: with the server's own message, if it has one."""
-    message = None
-    try:
-        message = json.loads(answer.body)["error"]
-    except (ValueError, LookupError, TypeError):
-        pass
-    if not isinstance(message, str):
-        message = f"{url} answered the status {answer.status}"
-    return _CODES.get(answer.status, _errors.UnknownError)(message)
 
 
 def _as_kind(kind: Kind, array: np.ndarray) -> Any:

@@ -10,17 +10,27 @@ from __future__ import annotations
 import collections
 import http.client
 import io
+import json
 import math
 import os
 import socket
 import ssl
 import time
+import urllib.parse
 from typing import Any
 
-from hps._errors import DeadlineExceededError, UnavailableError
+from hps import _errors
+from hps._arguments import text
+from hps._errors import DeadlineExceededError, Error, InvalidArgumentError, UnavailableError
 
-__all__ = ["Answer", "Connections"]
+__all__ = ["Answer", "Connections", "context_of", "error_of", "headers_of", "parts_of"]
 
+_CODES = {400: _errors.InvalidArgumentError, 401: _errors.UnauthenticatedError,
+          403: _errors.PermissionDeniedError, 404: _errors.NotFoundError,
+          409: _errors.FailedPreconditionError, 413: _errors.ResourceExhaustedError,
+          429: _errors.ResourceExhaustedError, 500: _errors.InternalError,
+          501: _errors.UnimplementedError, 503: _errors.UnavailableError,
+          504: _errors.DeadlineExceededError}
 _WAIT_S_MAX = 86400.0  # of one wait; the system has a maximum of its own
 
 
@@ -231,3 +241,55 @@ def _body_of(response: http.client.HTTPResponse) -> bytearray:
         rest = rest[count:]
     response.read()  # ends the answer, also one without a body
     return body
+
+
+def parts_of(url: Any) -> tuple[str, int, str, bool]:
+    """Host, port, path without a slash at its end, and whether it is https."""
+    wrong = InvalidArgumentError("url: expected http://HOST:PORT or https://HOST:PORT, found "
+                                 f"{url!r}")
+    try:
+        parts = urllib.parse.urlsplit(text(url, "url"))
+        is_tls = parts.scheme == "https"
+        port = parts.port if parts.port is not None else 443 if is_tls else 80
+        host = parts.hostname or ""
+        host.encode("idna")
+        http.client.HTTPConnection(host, port)  # refuses control characters
+    except (http.client.InvalidURL, ValueError):
+        raise wrong from None
+    if parts.scheme not in ("http", "https") or not host or parts.username is not None or \
+            parts.query or parts.fragment:
+        raise wrong
+    return host, port, urllib.parse.quote(parts.path.rstrip("/"), safe="/%"), is_tls
+
+
+def headers_of(token: Any) -> dict[str, str]:
+    if token is None or not text(token, "token"):
+        return {}
+    if not (token.isascii() and token.isprintable()):
+        raise InvalidArgumentError("token: expected printable ASCII characters")
+    return {"Authorization": f"Bearer {token}"}
+
+
+def context_of(is_tls: bool, ca_file: Any) -> ssl.SSLContext | None:
+    if not is_tls:
+        if ca_file is not None:
+            raise InvalidArgumentError("ca_file: expected none, because the url is not https://")
+        return None
+    try:
+        return ssl.create_default_context(cafile=None if ca_file is None else os.fspath(ca_file))
+    except TypeError:
+        raise TypeError(f"ca_file: expected a path, found {type(ca_file).__name__}") from None
+    except (OSError, ValueError) as error:
+        raise InvalidArgumentError(f"ca_file: {os.fspath(ca_file)!r}: {error}") from error
+
+
+def error_of(answer: Answer, url: str) -> Error:
+    """The exception for an answer that is not 200: with the server's own message, if it has one."""
+    message = None
+    try:
+        message = json.loads(answer.body)["error"]
+    except (ValueError, LookupError, TypeError):
+        pass
+    if not isinstance(message, str):
+        message = f"{url} answered the status {answer.status}"
+    return _CODES.get(answer.status, _errors.UnknownError)(message)

@@ -143,6 +143,7 @@ class FakeTable final : public DurableTable {
   absl::StatusOr<std::unique_ptr<RowCursor>> Scan() const override {
     return std::make_unique<FakeCursor>(rows_, fail_after_rows_);
   }
+  std::vector<uint16_t> UnorderedHashes() const override { return {}; }
   TableInfo Info() const override { return {.spec = spec_, .row_count = rows_.size()}; }
   bool IsCurrent() const override { return true; }
   void FailAfter(uint64_t rows) { fail_after_rows_ = rows; }

@@ -55,7 +55,7 @@ TEST(RedisFetchTest, OneRoundTripForTablesOfBothKinds) {
     TableInfo info = {.spec = ContractSpec(32, "m/t" + std::to_string(t)), .incarnation = t + 1};
     if (t % 2 == 0) {
       info.import_id = "v1";
-      tables.push_back((*redis_tier.open_shared(info, true)).table);
+      tables.push_back((*redis_tier.open_shared({info}, true)).table);
     } else {
       tables.push_back(*redis_tier.tier->OpenTable(info.spec, info.incarnation, 0));
     }

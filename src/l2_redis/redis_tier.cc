@@ -24,10 +24,10 @@ Duration WriteTimeout(const RedisConfig& config) {
 }
 
 absl::StatusOr<OpenedSharedTable> OpenShared(const std::shared_ptr<RedisClient>& client,
-                                             const RedisConfig& config, const TableInfo& info,
-                                             bool writes_changes) {
-  HPS_RETURN_IF_ERROR(ValidateTableSpec(info.spec));
-  HPS_RETURN_IF_ERROR(ValidateImportId(info.import_id));
+                                             const RedisConfig& config,
+                                             const SharedTableStart& start, bool writes_changes) {
+  HPS_RETURN_IF_ERROR(ValidateTableSpec(start.info.spec));
+  HPS_RETURN_IF_ERROR(ValidateImportId(start.info.import_id));
   auto table = std::make_unique<SharedRedisTable>(
       client,
       SharedRedisTable::Options{.key_prefix = config.key_prefix,
@@ -35,7 +35,7 @@ absl::StatusOr<OpenedSharedTable> OpenShared(const std::shared_ptr<RedisClient>&
                                 .expire_after_ms = ExpireAfterMs(config),
                                 .writes_changes = writes_changes,
                                 .write_timeout = WriteTimeout(config)},
-      info);
+      start);
   SharedTable* const shared = table.get();
   return OpenedSharedTable{.table = std::move(table), .shared = shared};
 }
@@ -100,8 +100,8 @@ absl::StatusOr<RedisTier> MakeRedisTier(const RedisConfig& config) {
   return RedisTier{.tier = std::make_unique<RedisLossyTier>(client, config),
                    .statistics = [client] { return client->Statistics(); },
                    .open_shared =
-                       [client, config](const TableInfo& info, bool writes_changes) {
-                         return OpenShared(client, config, info, writes_changes);
+                       [client, config](const SharedTableStart& start, bool writes_changes) {
+                         return OpenShared(client, config, start, writes_changes);
                        }};
 }
 

@@ -139,14 +139,14 @@ class SharedRedisTable::FetchPart final : public RedisFetchPart {
 };
 
 SharedRedisTable::SharedRedisTable(std::shared_ptr<RedisClient> client, const Options& options,
-                                   const TableInfo& info)
+                                   const SharedTableStart& start)
     : client_(std::move(client)),
       options_(options),
-      row_bytes_(info.spec.row_bytes()),
-      table_hash_(HashOf(info, options.partition_count)),
+      row_bytes_(start.info.spec.row_bytes()),
+      table_hash_(HashOf(start.info, options.partition_count)),
       names_(options.key_prefix, table_hash_ >> (64 - kIncarnationBits), options.partition_count),
       fence_(0),
-      stream_(info.positions, info.update_records_lost == 0),
+      stream_(start.info.positions, start.info.update_records_lost == 0, start.unordered_hashes),
       lacking_since_(options.partition_count) {}
 
 SharedRedisTable::Work& SharedRedisTable::ThreadWork(size_t part) {

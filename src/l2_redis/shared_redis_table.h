@@ -40,10 +40,10 @@ class SharedRedisTable final : public RedisFetchTable, public SharedTable {
     Duration write_timeout{};
   };
 
-  // `info` is of the table in level 3, which nobody changes until this table gets the changes.
+  // Nobody changes the table in level 3 from `start` until this one gets the changes.
   // REQUIRES: it has an import id.
   SharedRedisTable(std::shared_ptr<RedisClient> client, const Options& options,
-                   const TableInfo& info);
+                   const SharedTableStart& start);
   SharedRedisTable(const SharedRedisTable&) = delete;
   SharedRedisTable& operator=(const SharedRedisTable&) = delete;
 

@@ -417,6 +417,8 @@ TEST_P(SharedRedisTableTest, AKeyInAnotherPartition) {
   EXPECT_EQ(second.Check({7}), 0u) << "its row is removed";
   second.Promote({7});
   EXPECT_EQ(first.Check({7}), 0u);
+  first.Open();
+  EXPECT_EQ(first.Check({7}), 0u) << "also after a restart";
   EXPECT_EQ(first.Promote({7}), 0u);
   ASSERT_TRUE(second.Apply(stream, wrong, 1));
   EXPECT_EQ(second.Check({7}), 0u);

@@ -1,16 +1,12 @@
 #include "l2_redis/stream_fence.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "base/hash.h"
 #include "tier/durable_tier.h"
 
 namespace hps {
 namespace {
-
-// Above every version: nothing is taken.
-constexpr Version kNoOrder = std::numeric_limits<Version>::max();
 
 Version VersionOf(const StreamPosition& position) {
   return VersionAt(position.generation, position.offset);
@@ -30,8 +26,10 @@ void Raise(std::atomic<Version>& watermark, Version version) {
 }  // namespace
 
 // Changes of before are not known: a row must be complete up to here.
-StreamFence::Generation::Generation(std::span<const StreamPosition> positions)
-    : number_(NewestGeneration(positions)),
+StreamFence::Generation::Generation(std::span<const StreamPosition> positions,
+                                    const UnorderedKeys& unordered)
+    : unordered_(unordered),
+      number_(NewestGeneration(positions)),
       watermarks_per_partition_(
           positions.empty() ? 0 : std::max<size_t>(1, kWatermarks / positions.size())),
       positions_(positions.size()),
@@ -61,6 +59,7 @@ std::vector<Version> StreamFence::Generation::Positions() const {
 
 // The position is read first: a change raises the watermark before it moves the position.
 bool StreamFence::Generation::Takes(Key key, Version version, Version complete_to) const {
+  if (!IsOrdered(key)) return false;
   if (positions_.empty()) return version == 0;
   const size_t partition = PartitionOf(key);
   if (version >= Position(partition)) return false;
@@ -69,11 +68,12 @@ bool StreamFence::Generation::Takes(Key key, Version version, Version complete_t
 }
 
 bool StreamFence::Generation::IsOrdered(Key key) const {
-  return positions_.empty() || watermarks_[WatermarkOf(key, PartitionOf(key))].load(
-                                   std::memory_order_seq_cst) != kNoOrder;
+  return !unordered_.Has(UnorderedHash(key));
 }
 
-StreamFence::StreamFence(std::span<const StreamPosition> positions, bool complete) {
+StreamFence::StreamFence(std::span<const StreamPosition> positions, bool complete,
+                         std::span<const uint16_t> unordered_hashes) {
+  for (const uint16_t hash : unordered_hashes) unordered_.Add(hash);
   const uint16_t newest = NewestGeneration(positions);
   std::vector<StreamPosition> kept;
   for (const StreamPosition& position : positions) {
@@ -92,7 +92,7 @@ void StreamFence::Begin(std::span<const StreamPosition> positions) {
     is_whole &= sorted[i].partition == i && sorted[i].generation == sorted[0].generation;
   }
   if (!is_whole) return Stop();
-  generations_.push_back(std::make_unique<Generation>(sorted));
+  generations_.push_back(std::make_unique<Generation>(sorted, unordered_));
   current_.store(generations_.back().get(), std::memory_order_seq_cst);
 }
 
@@ -101,7 +101,7 @@ void StreamFence::BeginChange(std::span<const Key> keys,
   Generation* const generation = current_.load(std::memory_order_seq_cst);
   if (generation == nullptr || keys.empty()) return;
   const size_t count = generation->partition_count();
-  std::vector<Version> last(count, kNoOrder);  // of a change, by partition
+  std::vector<Version> last(count);  // of a change, by partition; 0 = it has none there
   for (const StreamPosition& position : positions) {
     if (position.generation != generation->number() || position.partition >= count) return Stop();
     last[position.partition] = VersionOf(position) - 1;
@@ -109,7 +109,11 @@ void StreamFence::BeginChange(std::span<const Key> keys,
   if (count == 0) return Stop();
   for (const Key key : keys) {
     const size_t partition = generation->PartitionOf(key);
-    Raise(generation->watermarks_[generation->WatermarkOf(key, partition)], last[partition]);
+    if (last[partition] == 0) {
+      unordered_.Add(UnorderedHash(key));
+    } else {
+      Raise(generation->watermarks_[generation->WatermarkOf(key, partition)], last[partition]);
+    }
   }
 }
 

@@ -9,6 +9,11 @@
 // The latest changes are kept as watermarks: for each partition, an array that is indexed by the
 // key's hash. So the memory is bounded, and a change may make rows of a few other keys misses.
 //
+// Of a key that a producer put into a wrong partition no row is taken, since its versions have no
+// order. Such keys are kept as hashes of 16 bits as long as the fence lives, in later generations,
+// too: nodes may have applied the changes of such a key in different order, and then their level 3
+// has different rows. Level 3 keeps the same hashes for the next fence of the table.
+//
 // BeginChange and EndChange are for the table's applier, one at a time; the rest is thread-safe.
 #pragma once
 
@@ -26,11 +31,26 @@ namespace hps {
 
 class StreamFence {
  public:
+  // A bit for each UnorderedHash (tier/durable_tier.h).
+  class UnorderedKeys {
+   public:
+    void Add(uint16_t hash) {
+      words_[hash / 64].fetch_or(uint64_t{1} << hash % 64, std::memory_order_seq_cst);
+    }
+    bool Has(uint16_t hash) const {
+      return (words_[hash / 64].load(std::memory_order_seq_cst) >> hash % 64 & 1) != 0;
+    }
+
+   private:
+    std::vector<std::atomic<uint64_t>> words_ = std::vector<std::atomic<uint64_t>>((1 << 16) / 64);
+  };
+
   // One generation of the topic: its partitions stay the same.
   class Generation {
    public:
     // `positions` are of one generation, by partition from 0 on; none: no stream was read yet.
-    explicit Generation(std::span<const StreamPosition> positions);
+    // `unordered` is borrowed.
+    Generation(std::span<const StreamPosition> positions, const UnorderedKeys& unordered);
 
     uint16_t number() const { return number_; }  // 0 = no stream was read yet
     size_t partition_count() const { return positions_.size(); }
@@ -46,13 +66,14 @@ class StreamFence {
     // `complete_to` was missed. REQUIRES: its generation is this one.
     bool Takes(Key key, Version version, Version complete_to) const;
     // False: a producer put a change of the key, or of one with the same hash, into another
-    // partition. Then versions have no order.
+    // partition, in this generation or an earlier one. Then versions have no order.
     bool IsOrdered(Key key) const;
 
    private:
     friend class StreamFence;
     size_t WatermarkOf(Key key, size_t partition) const;
 
+    const UnorderedKeys& unordered_;
     const uint16_t number_;
     const size_t watermarks_per_partition_;
     std::vector<std::atomic<Version>> positions_;
@@ -60,7 +81,9 @@ class StreamFence {
   };
 
   // `positions` as TableInfo has them; `complete` = no record was lost before it was read.
-  StreamFence(std::span<const StreamPosition> positions, bool complete);
+  // `unordered_hashes` as DurableTable has them.
+  StreamFence(std::span<const StreamPosition> positions, bool complete,
+              std::span<const uint16_t> unordered_hashes = {});
 
   // Null: this node shares no rows now. Valid as long as the fence.
   const Generation* current() const { return current_.load(std::memory_order_seq_cst); }
@@ -79,6 +102,7 @@ class StreamFence {
   void Stop() { current_.store(nullptr, std::memory_order_seq_cst); }
   void Begin(std::span<const StreamPosition> positions);
 
+  UnorderedKeys unordered_;
   std::vector<std::unique_ptr<Generation>> generations_;
   std::atomic<Generation*> current_{nullptr};
 };

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <functional>
@@ -68,7 +69,7 @@ class Node {
                             .incarnation = 1,
                             .positions = positions_,
                             .import_id = import_id_};
-    auto opened = tier_.open_shared(info, writes_changes_);
+    auto opened = tier_.open_shared({info, unordered_hashes_}, writes_changes_);
     HPS_CHECK(opened.ok());
     table_ = std::move(opened->table);
     shared_ = opened->shared;
@@ -107,6 +108,10 @@ class Node {
       positions.push_back(position);
     }
     if (keys.empty()) return false;
+    for (const Key key : keys) {
+      if (std::ranges::find(partitions, PartitionOf(key)) == partitions.end())
+        unordered_hashes_.push_back(UnorderedHash(key));
+    }
     ContractRows rows(kTable, keys, kRowBytes, 0);
     for (size_t i = 0; i < keys.size(); ++i) rows.Stamp(i, kTable, versions[i]);
     DurableWrite write = {.positions = positions};
@@ -217,6 +222,7 @@ class Node {
   SharedTable* shared_ = nullptr;
   std::map<Key, Version> rows_;
   std::vector<StreamPosition> positions_;
+  std::vector<uint16_t> unordered_hashes_;
   std::array<std::atomic<Version>, kKeys> level3_{};
   ApplyEpoch epoch_ = 0;
 };

@@ -11,6 +11,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
+#include "l3_rocksdb/hash_set.h"
 #include "l3_rocksdb/key_codec.h"
 #include "l3_rocksdb/record_codec.h"
 #include "l3_rocksdb/status.h"
@@ -164,6 +165,8 @@ TableRecord ReadUsed(std::string_view payload) {
   used.update_start.time_ms = reader.Take<int64_t>();
   used.update_records_lost = reader.Take<uint64_t>();
   used.import_id = std::string(reader.TakeText());
+  used.unordered_hashes = std::string(reader.TakeText());
+  if (!used.unordered_hashes.empty()) used.unordered_hashes.resize(kHashSetBytes);
   return used;
 }
 
@@ -278,6 +281,7 @@ absl::StatusOr<CatalogContents> ReadCatalog(rocksdb::DB& db) {
     table.update_start = found->second.update_start;
     table.update_records_lost = found->second.update_records_lost;
     table.import_id = found->second.import_id;
+    table.unordered_hashes = found->second.unordered_hashes;
   }
   return contents;
 }
@@ -332,6 +336,7 @@ void PutUsed(rocksdb::WriteBatch& batch, const TableRecord& table) {
   RecordWriter record;
   record.Add(table.model_version).Add(static_cast<uint8_t>(table.update_start.kind));
   record.Add(table.update_start.time_ms).Add(table.update_records_lost).AddText(table.import_id);
+  if (!table.unordered_hashes.empty()) record.AddText(table.unordered_hashes);
   PutRecord(batch, IncarnationKey(kUsedTag, table.incarnation), record.text());
 }
 
@@ -429,6 +434,8 @@ absl::Status DeleteIncarnation(rocksdb::DB& db, rocksdb::WriteBatch& batch,
       batch.Delete(it->key());
     HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), "reading the store's catalog"));
   }
+  HPS_ASSIGN_OR_RETURN(const bool was_used, WasUsed(db, incarnation));
+  if (was_used) PutUsed(batch, incarnation);
   return absl::OkStatus();
 }
 

@@ -45,6 +45,7 @@ struct TableRecord {
   UpdateStart update_start{};
   uint64_t update_records_lost = 0;  // see TableInfo
   std::string import_id{};           // see TableInfo
+  std::string unordered_hashes{};    // DurableTable::UnorderedHashes, as in hash_set.h
   // The imported rows are in page files, and the column family has what changed since.
   bool in_page_files = false;
   std::vector<PageFileRecord> page_files{};  // ascending key ranges; none for a table without rows
@@ -127,7 +128,8 @@ void DeleteNetworkBytes(rocksdb::WriteBatch& batch, Incarnation id);
 absl::StatusOr<ModelNetwork> ReadNetwork(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
                                          const NetworkRecord& network);
 
-// Deletes all records of the incarnation except the one that marks its number as used.
+// Deletes all records of the incarnation except the one that marks its number as used, which loses
+// its fields.
 absl::Status DeleteIncarnation(rocksdb::DB& db, rocksdb::WriteBatch& batch,
                                Incarnation incarnation);
 

@@ -140,6 +140,8 @@ class Database : public std::enable_shared_from_this<Database> {
 
   // TableInfo::update_records_lost; 0 if the incarnation is not the table's current one.
   uint64_t RecordsLost(const std::string& table, Incarnation incarnation) const;
+  // DurableTable::UnorderedHashes; none if the incarnation is not the table's current one.
+  std::vector<uint16_t> UnorderedHashes(const std::string& table, Incarnation incarnation) const;
 
   // Makes the new contents current in one durable step. Also marks the incarnations in `replaced`,
   // which are still staged, as used, so that they never become current. `batch` may hold more
@@ -148,11 +150,10 @@ class Database : public std::enable_shared_from_this<Database> {
   // change_mutex() is held.
   absl::Status SwitchTables(NewContents contents, const std::vector<Incarnation>& replaced,
                             rocksdb::WriteBatch& batch);
-  // As Write, not durable. In the same step adds `records_lost` to what the incarnation of the
-  // table has lost of its update stream; an incarnation that is not current any more has no such
-  // count.
-  absl::Status WriteWithLoss(const std::string& table, Incarnation incarnation,
-                             uint64_t records_lost, rocksdb::WriteBatch& batch);
+  // As Write, not durable. In the same step adds write.records_lost and write.unordered_hashes to
+  // those of the table; an incarnation that is not current any more has none.
+  absl::Status WriteWithStreamState(const std::string& table, Incarnation incarnation,
+                                    const DurableWrite& write, rocksdb::WriteBatch& batch);
 
   // Drops tables of one model in one step, as SwitchTables replaces them; works on a full disk too.
   // With the last table of the model goes its network. REQUIRES: change_mutex() is held; there is a
@@ -234,6 +235,9 @@ class Database : public std::enable_shared_from_this<Database> {
   void Retire(std::vector<std::unique_ptr<Family>> families);
   void RetireOne(std::unique_ptr<Family> family);
   void Unpin(Family* family);
+  // Null if the incarnation is not the table's current one.
+  const TableRecord* FindCurrent(const std::string& table, Incarnation incarnation) const
+      HPS_REQUIRES(mutex_);
   Family& AddFamily(const TableRecord& table, rocksdb::ColumnFamilyHandle* handle)
       HPS_REQUIRES(mutex_);
   std::unique_ptr<Family> TakeReplaced(Incarnation incarnation) HPS_REQUIRES(mutex_);
@@ -264,7 +268,7 @@ class Database : public std::enable_shared_from_this<Database> {
 
   MemtableSwitchLock memtable_switch_lock_;
   // Held from reading the record of a current table until its successor is written, because a drop
-  // changes the model version in it, and a write with a loss the count. Taken before mutex_.
+  // changes the model version in it, and WriteWithStreamState what it adds. Taken before mutex_.
   Mutex table_record_mutex_;
   Mutex recovery_mutex_;
   std::atomic<uint64_t> sync_failures_recovered_{0};  // of WalErrorShield::sync_failures

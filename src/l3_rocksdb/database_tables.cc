@@ -10,6 +10,7 @@
 #include "base/macros.h"
 #include "l3_rocksdb/database.h"
 #include "l3_rocksdb/files/manifest_mark.h"
+#include "l3_rocksdb/hash_set.h"
 #include "l3_rocksdb/import/incarnation_draw.h"
 #include "l3_rocksdb/salvage/key_list.h"
 #include "l3_rocksdb/status.h"
@@ -44,6 +45,7 @@ void Database::Retire(std::vector<std::unique_ptr<Family>> families) {
     LogWarning(absl::StrCat("store '", path(),
                             "': removing the records of a dropped table: ", removed.ToString()));
   DropFamilies(handles);
+  families.clear();  // with the room that was lent until the files are deleted
 }
 
 void Database::RetireOne(std::unique_ptr<Family> family) {
@@ -424,30 +426,44 @@ absl::Status Database::WriteDrop(const std::vector<std::string>& names,
   return Commit(batch, true);
 }
 
-uint64_t Database::RecordsLost(const std::string& table, Incarnation incarnation) const {
-  MutexLock lock(mutex_);
+const TableRecord* Database::FindCurrent(const std::string& table, Incarnation incarnation) const {
   const auto found = catalog_.tables.find(table);
-  if (found == catalog_.tables.end() || found->second.incarnation != incarnation) return 0;
-  return found->second.update_records_lost;
+  const bool is_current =
+      found != catalog_.tables.end() && found->second.incarnation == incarnation;
+  return is_current ? &found->second : nullptr;
 }
 
-absl::Status Database::WriteWithLoss(const std::string& table, Incarnation incarnation,
-                                     uint64_t records_lost, rocksdb::WriteBatch& batch) {
+uint64_t Database::RecordsLost(const std::string& table, Incarnation incarnation) const {
+  MutexLock lock(mutex_);
+  const TableRecord* const record = FindCurrent(table, incarnation);
+  return record == nullptr ? 0 : record->update_records_lost;
+}
+
+std::vector<uint16_t> Database::UnorderedHashes(const std::string& table,
+                                                Incarnation incarnation) const {
+  MutexLock lock(mutex_);
+  const TableRecord* const record = FindCurrent(table, incarnation);
+  return record == nullptr ? std::vector<uint16_t>() : HashesOf(record->unordered_hashes);
+}
+
+absl::Status Database::WriteWithStreamState(const std::string& table, Incarnation incarnation,
+                                            const DurableWrite& write, rocksdb::WriteBatch& batch) {
   MutexLock record_lock(table_record_mutex_);
+  std::optional<TableRecord> record;
   {
     MutexLock lock(mutex_);
-    const auto found = catalog_.tables.find(table);
-    if (found != catalog_.tables.end() && found->second.incarnation == incarnation) {
-      TableRecord record = found->second;
-      record.update_records_lost += records_lost;
-      PutUsed(batch, record);
-    }
+    if (const TableRecord* const current = FindCurrent(table, incarnation)) record = *current;
   }
+  if (!record.has_value()) return Write(batch, false);
+  record->update_records_lost += write.records_lost;
+  AddHashes(write.unordered_hashes, record->unordered_hashes);
+  PutUsed(batch, *record);
   HPS_RETURN_IF_ERROR(Write(batch, false));
   MutexLock lock(mutex_);
-  const auto found = catalog_.tables.find(table);
-  if (found != catalog_.tables.end() && found->second.incarnation == incarnation)
-    found->second.update_records_lost += records_lost;
+  if (FindCurrent(table, incarnation) == nullptr) return absl::OkStatus();
+  TableRecord& current = catalog_.tables[table];
+  current.update_records_lost = record->update_records_lost;
+  current.unordered_hashes = std::move(record->unordered_hashes);
   return absl::OkStatus();
 }
 

@@ -111,6 +111,14 @@ TEST_F(SnapshotTest, ACopyHasEveryEarlierChange) {
   EXPECT_EQ(CheckCopy("a-1_b.c"), 120u);
 }
 
+TEST_F(SnapshotTest, ACopyKnowsWhichKeysHaveNoOrder) {
+  const std::vector<uint16_t> hashes = {5, 500};
+  ASSERT_TRUE(table_->Write({.unordered_hashes = hashes}).ok());
+  ASSERT_TRUE(store_->Snapshot("s").ok());
+  const auto copy = Open(TestOptions(directory_.Path("store/snapshots/s")));
+  EXPECT_EQ((*copy->OpenTable("m/t"))->UnorderedHashes(), hashes);
+}
+
 TEST_F(SnapshotTest, WhileChangesAreAppliedACopyHasAPrefixOfThem) {
   std::atomic<uint64_t> done{0};
   std::atomic<bool> ended{false};

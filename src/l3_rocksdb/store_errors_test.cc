@@ -466,9 +466,10 @@ TEST_F(StoreErrorsTest, AnImportDuringAnotherCommandIsUnavailable) {
   EXPECT_EQ((*store)->Tables()->at(0).row_count, 10u);
 }
 
-// Both are in one record. Catches: a write that has read it before the drop and commits after it
+// All are in one record. Catches: a write that has read it before the drop and commits after it
 // takes the model back to its former version.
-TEST_F(StoreErrorsTest, ALossAndADropOfAnotherTableKeepBoth) {
+TEST_F(StoreErrorsTest, WhatAStreamAddsAndADropOfAnotherTableAreBothKept) {
+  const std::vector<uint16_t> hashes = {3, 4};
   TableSpec other = Spec();
   other.name = "m/other";
   {
@@ -480,6 +481,7 @@ TEST_F(StoreErrorsTest, ALossAndADropOfAnotherTableKeepBoth) {
     std::thread writer([&] {
       DurableWrite write;
       write.records_lost = 7;
+      write.unordered_hashes = hashes;
       EXPECT_TRUE((*(*store)->OpenTable("m/t"))->Write(write).ok());
     });
     EXPECT_TRUE(FaultPoints::AwaitWaiting("l3.write.before_commit",
@@ -492,6 +494,7 @@ TEST_F(StoreErrorsTest, ALossAndADropOfAnotherTableKeepBoth) {
   ASSERT_TRUE(store.ok()) << store.status();
   const TableInfo table = (*store)->Tables()->at(0);
   EXPECT_EQ(table.update_records_lost, 7u);
+  EXPECT_EQ((*(*store)->OpenTable("m/t"))->UnorderedHashes(), hashes);
   EXPECT_EQ(table.model_version, 3u);
 }
 

@@ -87,10 +87,10 @@ absl::Status RocksTable::WriteTo(const Database::Pin& pin, const DurableWrite& w
     family.changed_keys.Add(write.deletes);
   }
   HPS_FAULT_POINT("l3.write.before_commit");
-  HPS_RETURN_IF_ERROR(
-      write.records_lost == 0
-          ? pin.database().Write(batch, false)
-          : pin.database().WriteWithLoss(spec_.name, incarnation(), write.records_lost, batch));
+  const bool has_stream_state = write.records_lost != 0 || !write.unordered_hashes.empty();
+  HPS_RETURN_IF_ERROR(has_stream_state ? pin.database().WriteWithStreamState(
+                                             spec_.name, incarnation(), write, batch)
+                                       : pin.database().Write(batch, false));
   if (rows_change) family.changed = true;
   HPS_FAULT_POINT("l3.write.after_commit");
   return absl::OkStatus();
@@ -139,6 +139,10 @@ absl::StatusOr<std::vector<StreamPosition>> RocksTable::Positions() const {
   HPS_ASSIGN_OR_RETURN(IncarnationRecords records,
                        ReadIncarnation(pin.database().db(), incarnation()));
   return std::move(records.positions);
+}
+
+std::vector<uint16_t> RocksTable::UnorderedHashes() const {
+  return source_->Share().database().UnorderedHashes(spec_.name, incarnation_);
 }
 
 absl::StatusOr<std::unique_ptr<RowCursor>> RocksTable::Scan() const {

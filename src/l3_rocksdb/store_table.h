@@ -50,6 +50,7 @@ class RocksTable final : public DurableTable {
   absl::StatusOr<FetchCounts> Fetch(const FetchBatch& batch, Deadline deadline) override;
   absl::Status Write(const DurableWrite& write) override;
   absl::StatusOr<std::vector<StreamPosition>> Positions() const override;
+  std::vector<uint16_t> UnorderedHashes() const override;
   absl::StatusOr<std::unique_ptr<RowCursor>> Scan() const override;
   TableInfo Info() const override;
   bool IsCurrent() const override;

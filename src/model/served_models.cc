@@ -308,7 +308,8 @@ absl::StatusOr<OpenedSharedTable> ServedModels::OpenLossy(const TableBuild& tabl
   const TableInfo info = table.l3->Info();
   if (parts_.l2->open_shared != nullptr && !info.import_id.empty()) {
     const bool writes_changes = parts_.config->update.shared_group.empty();
-    return parts_.l2->open_shared(info, writes_changes, table.l2_bytes);
+    return parts_.l2->open_shared({info, table.l3->UnorderedHashes()}, writes_changes,
+                                  table.l2_bytes);
   }
   OpenedSharedTable opened;
   HPS_ASSIGN_OR_RETURN(opened.table,

@@ -58,8 +58,8 @@ absl::StatusOr<L2Tier> MakeRedisL2(const RedisConfig& config) {
   return L2Tier{.tier = std::move(redis.tier),
                 .remote_statistics = std::move(redis.statistics),
                 .open_shared = [open = std::move(redis.open_shared)](
-                                   const TableInfo& info, bool writes_changes,
-                                   uint64_t /*bytes_max*/) { return open(info, writes_changes); }};
+                                   const SharedTableStart& start, bool writes_changes,
+                                   uint64_t /*bytes_max*/) { return open(start, writes_changes); }};
 }
 
 absl::StatusOr<L2Tier> MakeMemoryRedisL2(const L2Config& config) {
@@ -67,11 +67,11 @@ absl::StatusOr<L2Tier> MakeMemoryRedisL2(const L2Config& config) {
   L2Tier memory = MakeMemoryL2(config);
   const std::shared_ptr<LossyTier> near = std::move(memory.tier);
   const auto open_shared = [near, open = std::move(redis.open_shared)](
-                               const TableInfo& info, bool writes_changes,
+                               const SharedTableStart& start, bool writes_changes,
                                uint64_t bytes_max) -> absl::StatusOr<OpenedSharedTable> {
-    HPS_ASSIGN_OR_RETURN(OpenedSharedTable opened, open(info, writes_changes, 0));
-    HPS_ASSIGN_OR_RETURN(opened.table, AddNearPart(*near, info.spec, info.incarnation, bytes_max,
-                                                   std::move(opened.table)));
+    HPS_ASSIGN_OR_RETURN(OpenedSharedTable opened, open(start, writes_changes, 0));
+    HPS_ASSIGN_OR_RETURN(opened.table, AddNearPart(*near, start.info.spec, start.info.incarnation,
+                                                   bytes_max, std::move(opened.table)));
     return opened;
   };
   return L2Tier{.tier = MakeLayeredTier(near, std::move(redis.tier)),

@@ -60,8 +60,8 @@ struct L2Tier {
   std::function<RemoteLevelStatistics()> remote_statistics{};  // only of a level with Redis
   // Opens a table that has an import id (RedisTier::open_shared), in a level with budgets one of
   // `bytes_max`; null: tables are never shared.
-  std::function<absl::StatusOr<OpenedSharedTable>(const TableInfo& info, bool writes_changes,
-                                                  uint64_t bytes_max)>
+  std::function<absl::StatusOr<OpenedSharedTable>(const SharedTableStart& start,
+                                                  bool writes_changes, uint64_t bytes_max)>
       open_shared{};
 
   bool is_budgeted() const { return tier != nullptr && tier->traits().budgeted; }

@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "hps/model_network.h"
 #include "hps/statistics.h"
 #include "hps/table_spec.h"
@@ -33,6 +34,11 @@ constexpr Version VersionAt(uint16_t generation, uint64_t offset) {
   return (Version{generation} << 48) | offset;
 }
 
+// The hash by which a table remembers that a key's rows have no order (docs/store_format.md).
+constexpr uint16_t UnorderedHash(Key key) {
+  return static_cast<uint16_t>(HashKey(key, kStreamHashSeed) >> 48);
+}
+
 // One atomic change: rows, deletions and the stream positions that the table reaches with it.
 struct DurableWrite {
   RowBatch upserts;  // `absent` must be empty
@@ -40,6 +46,8 @@ struct DurableWrite {
   std::span<const StreamPosition> positions{};  // overwrite those of the same partition
   uint64_t records_lost = 0;                    // adds to TableInfo::update_records_lost
   std::span<const Version> delete_versions{};   // [deletes] or empty; for levels above, not stored
+  // Of keys of this change; added to DurableTable::UnorderedHashes.
+  std::span<const uint16_t> unordered_hashes{};
 };
 
 // Iterates over rows in ascending key order, as of the creation of the cursor. Not thread-safe.
@@ -80,6 +88,10 @@ class DurableTable {
 
   // Ascending by partition.
   virtual absl::StatusOr<std::vector<StreamPosition>> Positions() const = 0;
+
+  // UnorderedHash of the keys whose rows have no order: producers put them into wrong partitions of
+  // the update stream since the import (docs/updates.md, "Grow a topic"). Ascending.
+  virtual std::vector<uint16_t> UnorderedHashes() const = 0;
 
   virtual absl::StatusOr<std::unique_ptr<RowCursor>> Scan() const = 0;
 

@@ -29,10 +29,11 @@ inline constexpr size_t kRedisPrefixBytesMax = 64;
 struct RedisTier {
   std::unique_ptr<LossyTier> tier;
   std::function<RemoteLevelStatistics()> statistics;
-  // Opens a table that has an import id. `info` is of the table in level 3, which must not change
-  // until the table gets the changes. `writes_changes`: this node writes every change into Redis;
-  // else only those that SharedTable::WriteChange is given. Errors: as LossyTier::OpenTable.
-  std::function<absl::StatusOr<OpenedSharedTable>(const TableInfo& info, bool writes_changes)>
+  // Opens a table that has an import id. The table in level 3 must not change from `start` until
+  // this one gets the changes. `writes_changes`: this node writes every change into Redis; else
+  // only those that SharedTable::WriteChange is given. Errors: as LossyTier::OpenTable.
+  std::function<absl::StatusOr<OpenedSharedTable>(const SharedTableStart& start,
+                                                  bool writes_changes)>
       open_shared{};
 };
 

@@ -5,9 +5,11 @@
 // apply epochs; it compares positions of the stream, which mean the same on every node.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "hps/table_spec.h"
@@ -47,6 +49,12 @@ class SharedTable {
 
   // The positions of level 3, ascending by partition.
   virtual std::vector<StreamPosition> Positions() const = 0;
+};
+
+// The table in level 3, when it is opened here.
+struct SharedTableStart {
+  TableInfo info{};
+  std::vector<uint16_t> unordered_hashes{};  // DurableTable::UnorderedHashes
 };
 
 struct OpenedSharedTable {

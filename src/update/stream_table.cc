@@ -9,6 +9,18 @@
 #include "base/public_message.h"
 
 namespace hps {
+namespace {
+
+// Of the message's keys that belong into other partitions than its own.
+void AddUnordered(const UpdateMessage& message, uint32_t partition, uint32_t partition_count,
+                  std::vector<uint16_t>& hashes) {
+  for (size_t i = 0; i < message.count; ++i) {
+    if (UpdatePartition(message.key(i), partition_count) != partition)
+      hashes.push_back(UnorderedHash(message.key(i)));
+  }
+}
+
+}  // namespace
 
 StreamTable::StreamTable(const TableInfo& info, TableApplier& applier, ParkedMessages& parked)
     : info_(info), applier_(applier), parked_(parked), records_lost_(info.update_records_lost) {
@@ -77,6 +89,8 @@ bool StreamTable::AddRecord(const UpdateRecord& record, StreamWrite& write) {
     if (!AppendMessage(*message, info_.spec, version, write)) return false;
     write.publish_times_us.push_back(message->publish_time_us);
     write.has_misplaced_keys |= has_misplaced_keys;
+    if (has_misplaced_keys)
+      AddUnordered(*message, record.position.partition, partition_count, write.unordered_hashes);
   }
   if (!message.ok()) Park(record, message.status());
   StreamPosition next = record.position;

@@ -4,7 +4,8 @@
 // Nodes that share rows compare positions of a key's partition. So if the table has an import id, a
 // message that changes keys of other partitions is set aside, too, unless the topic may have grown
 // since (MayMisplaceKeys). Then it is in a write without positions of those partitions, which tells
-// the shared level that versions of these keys have no order.
+// the shared level that versions of these keys have no order. Level 3 keeps their hashes with the
+// table, so that the shared level knows them when the table is opened again.
 //
 // Records and events are applied in the order in which they were added. What an error has left is
 // kept and applied by the next call, so a record is applied once for each delivery.

@@ -144,6 +144,8 @@ TEST_F(StreamTableTest, AppliesKeysOfOtherPartitionsIfTheTopicMayHaveGrown) {
       EXPECT_EQ(world_.InL3(key), value);
     EXPECT_EQ(applier_.counts().changes - changes, 3)
         << "the shared level sees such a change without the positions of other partitions";
+    EXPECT_THAT(world_.live().l3().UnorderedHashes(),
+                testing::ElementsAre(UnorderedHash(keys[1][1])));
     offset += 2;
   }
   EXPECT_TRUE(ReadParkedMessages(directory_.path())->empty());

@@ -30,7 +30,9 @@ bool AppendMessage(const UpdateMessage& message, const TableSpec& spec, Version 
 
 DurableWrite DurableWriteOf(StreamWrite& write, const TableSpec& spec,
                             std::span<const StreamPosition> positions) {
-  DurableWrite made = {.positions = positions, .records_lost = write.records_lost};
+  DurableWrite made = {.positions = positions,
+                       .records_lost = write.records_lost,
+                       .unordered_hashes = write.unordered_hashes};
   if (write.kind == UpdateKind::kDelete) {
     made.deletes = write.keys;
     made.delete_versions = write.versions;

@@ -24,7 +24,8 @@ struct StreamWrite {
   std::map<uint32_t, int64_t> times_ms{};
   std::vector<int64_t> publish_times_us{};
   uint64_t records_lost = 0;
-  bool has_misplaced_keys = false;  // then it has records of one partition only
+  bool has_misplaced_keys = false;           // then it has records of one partition only
+  std::vector<uint16_t> unordered_hashes{};  // of the misplaced keys
 
   bool has_rows() const { return !keys.empty(); }
 };

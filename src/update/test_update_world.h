@@ -79,6 +79,7 @@ class OneTableStore final : public DurableStore {
       return table_->Positions();
     }
     absl::StatusOr<std::unique_ptr<RowCursor>> Scan() const override { return table_->Scan(); }
+    std::vector<uint16_t> UnorderedHashes() const override { return table_->UnorderedHashes(); }
     TableInfo Info() const override { return table_->Info(); }
     bool IsCurrent() const override { return store_.Current() == table_; }
 

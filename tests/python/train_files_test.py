@@ -227,7 +227,11 @@ class PublishTest(FilesTestCase):
                 target = target or ht.ServerTarget(server.url, "m", token="secret")
                 self.embed.publish(target)  # the second time over a connection that is closed
                 self.assertEqual(self.embed.publish(target), {"user": (0, 0), "item": (0, 0)})
-            with self.assertRaises(OSError):
+                with self.assertRaisesRegex(hps.NotFoundError, "change of table 'items'.*items"):
+                    target.delete("items", np.arange(2))
+                with self.assertRaises(hps.PermissionDeniedError):
+                    ht.ServerTarget(server.url, "m").delete("item", np.arange(2))
+            with self.assertRaisesRegex(hps.UnavailableError, f"no answer from http://"):
                 target.upsert("item", np.arange(2), np.zeros((2, 3), np.float32))
         with hps.open(store_path, mode="r") as store:
             for name in self.embed.tables:

@@ -35,6 +35,7 @@ class InterleavedDurableTable final : public DurableTable {
     return table_->Positions();
   }
   absl::StatusOr<std::unique_ptr<RowCursor>> Scan() const override { return table_->Scan(); }
+  std::vector<uint16_t> UnorderedHashes() const override { return table_->UnorderedHashes(); }
   TableInfo Info() const override { return table_->Info(); }
   bool IsCurrent() const override { return table_->IsCurrent(); }
 

@@ -287,6 +287,42 @@ class SharedTest(stream_case.StreamTestCase):
         self.assertIn("wrong_partition", listed)
         self.assertIn(f"key 7 belongs into partition {right} of {PARTITIONS}", listed)
 
+    def test_a_key_without_an_order_is_not_taken_after_a_restart(self) -> None:
+        """A node has a change that came in a wrong partition; the other node lags, and puts the
+        row of before into Redis."""
+        self.start_brokers()
+        self.brokers.create_topic(TOPIC, PARTITIONS)
+        self.start_redis()
+        ahead = self.start_node("ahead")
+        behind = self.start_node("behind", "rows_per_second_max = 1")
+        right = raw_producer.partition_of(7, PARTITIONS)
+        keys = np.array([key for key in KEYS.tolist()
+                         if raw_producer.partition_of(key, PARTITIONS) == right])
+        producer = raw_producer.RawProducer(self.brokers.bootstrap)
+        self.addCleanup(producer.close)
+
+        def send(partition: int, changed: np.ndarray, value: float) -> None:
+            rows = np.full((len(changed), stream_case.DIM), value, np.float32)
+            producer.send(TOPIC, partition,
+                          raw_producer.message(f"{MODEL}/{TABLE}", changed, rows))
+            producer.flush()
+
+        send(right, keys, 5.0)
+        self.published = dict.fromkeys(keys.tolist(), 5.0)
+        for server in (ahead, behind):
+            self.await_all(server)
+        # The slow node reads nothing more for len(keys) seconds.
+        send((right + 1) % PARTITIONS, np.array([7]), 9.0)
+        self.await_that(lambda: (self.lookup(ahead, np.array([7])) == 9).all())
+        self.await_hits(behind, keys)
+        ahead.kill()
+        ahead = self.start_node("ahead")
+        self.assertTrue((self.lookup(ahead, np.array([7])) == 9).all(), "the row went back")
+        others = keys[keys != 7]
+        self.assertEqual(set(self.statuses(ahead, others)), {2}, "they are shared as before")
+        self.assertNotEqual(self.statuses(ahead, np.array([7])), [2])
+        self.assertTrue((self.lookup(behind, np.array([7])) == 5).all(), "it did not lag")
+
     def test_a_server_ends_though_redis_and_the_brokers_do_not_answer(self) -> None:
         self.start_brokers()
         self.brokers.create_topic(TOPIC, PARTITIONS)

@@ -2,10 +2,13 @@
 
 import http.client
 import json
-import ssl
+import time
 import urllib.parse
 
 import numpy as np
+
+from hps._arguments import seconds, text
+from hps._http import Connections, context_of, error_of, headers_of, parts_of
 
 _BYTES_MAX = 8 << 20  # of one change; a store and a server take 16 MiB
 
@@ -51,17 +54,20 @@ class StoreTarget:
 
 
 class ServerTarget:
-    """A server that takes direct changes (docs/row_changes.md), with the administrator's token."""
+    """A server that takes direct changes (docs/row_changes.md), with the administrator's token.
+
+    timeout: longest time of one request in seconds. A large change is several requests.
+    ca_file: as of `hps.Client`.
+    Any thread may use it. A call raises the exception for the code that the server answers,
+    UnavailableError (no server there, or the connection broke) or DeadlineExceededError.
+    """
 
     def __init__(self, url, model, token=None, timeout=30.0, ca_file=None):
-        parts = urllib.parse.urlsplit(url)
-        if parts.scheme == "https":
-            self._connection = http.client.HTTPSConnection(
-                parts.netloc, timeout=timeout, context=ssl.create_default_context(cafile=ca_file))
-        else:
-            self._connection = http.client.HTTPConnection(parts.netloc, timeout=timeout)
-        self._path = f"{parts.path.rstrip('/')}/v2/hps/tables/{model}"
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._timeout = seconds(timeout, "timeout")
+        self._headers = headers_of(token)
+        host, port, path, is_tls = parts_of(url)
+        self._connections = Connections(host, port, context_of(is_tls, ca_file))
+        self._path = f"{path}/v2/hps/tables/{urllib.parse.quote(text(model, 'model'), safe='')}"
 
     def upsert(self, table, keys, rows):
         for piece in _pieces(len(keys), 8 + rows[:1].nbytes):
@@ -75,8 +81,10 @@ class ServerTarget:
         """Changes are durable already."""
 
     def close(self):
-        self._connection.close()
+        """Closes the connections that no call uses. A later call makes a new one."""
+        self._connections.close()
 
+    # Connections may send a change twice, which leaves the same rows.
     def _post(self, table, tensors, parameters):
         inputs = [{"name": name, "datatype": datatype, "shape": list(array.shape),
                    "parameters": {"binary_data_size": array.nbytes}}
@@ -84,27 +92,9 @@ class ServerTarget:
         head = json.dumps({"inputs": inputs, "parameters": parameters}).encode()
         body = head + b"".join(np.ascontiguousarray(array).tobytes() for _, _, array in tensors)
         head_size = {"Inference-Header-Content-Length": str(len(head))}
-        status, answer = self._answer(f"{self._path}/{table}/rows", body, head_size | self._headers)
-        if status != 200:
-            raise RuntimeError(f"change of table {table!r}: HTTP {status}: "
-                               f"{answer.decode(errors='replace')}")
-
-    def _answer(self, path, body, headers):
-        """(status, body). A connection that the server has closed since its last use is made anew:
-        a change that came twice leaves the same rows."""
-        was_used = self._connection.sock is not None
-        try:
-            return self._answer_once(path, body, headers)
-        except ConnectionError:
-            if not was_used:
-                raise
-        return self._answer_once(path, body, headers)
-
-    def _answer_once(self, path, body, headers):
-        try:
-            self._connection.request("POST", path, body, headers)
-            response = self._connection.getresponse()
-            return response.status, response.read()
-        except BaseException:
-            self._connection.close()  # or its next request fails, because this one has no answer
-            raise
+        answer = self._connections.request("POST", f"{self._path}/{table}/rows", body,
+                                           head_size | self._headers,
+                                           time.monotonic() + self._timeout)
+        if answer.status != http.client.OK:
+            error = error_of(answer, self._connections.url)
+            raise type(error)(f"change of table {table!r}: {error}")

@@ -270,6 +270,31 @@ TEST_P(DurableContractTest, KeepsWhereTheUpdateStreamBeginsAndWhatItLost) {
   EXPECT_EQ((*store_->Tables())[0].update_records_lost, 0u);
 }
 
+TEST_P(DurableContractTest, KeepsWhichKeysHaveNoOrder) {
+  const std::vector<TableSpec> specs = {Spec("m/t"), Spec("m/other")};
+  for (const TableSpec& spec : specs) ASSERT_TRUE(Import(spec, Range(0, 3)).ok());
+  EXPECT_TRUE(Table("m/t")->UnorderedHashes().empty());
+  for (const std::vector<uint16_t>& hashes : {std::vector<uint16_t>{65535, 8}, {7, 8, 0}, {}}) {
+    StampedRows rows(kStamp, specs[0].row_bytes(), {1}, 1 + hashes.size());
+    DurableWrite write = {.upserts = rows.batch()};
+    write.unordered_hashes = hashes;
+    ASSERT_TRUE(Table("m/t")->Write(write).ok());
+  }
+  const std::vector<uint16_t> kept = {0, 7, 8, 65535};
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(Table("m/t")->UnorderedHashes(), kept);
+    EXPECT_TRUE(Table("m/other")->UnorderedHashes().empty());
+    Reopen();
+  }
+  ASSERT_TRUE(store_->Drop("m/other").ok());
+  Reopen();
+  EXPECT_EQ(Table("m/t")->UnorderedHashes(), kept) << "the drop wrote the table's record";
+  ASSERT_TRUE(Import(specs[0], Range(0, 3)).ok());
+  EXPECT_TRUE(Table("m/t")->UnorderedHashes().empty()) << "they belong to an incarnation";
+  Reopen();
+  EXPECT_TRUE(Table("m/t")->UnorderedHashes().empty());
+}
+
 TEST_P(DurableContractTest, AnImportIdIsKeptAndRefusedASecondTime) {
   const std::vector<TableSpec> specs = {Spec("m/a"), Spec("m/b")};
   const auto import_as = [&](size_t count, const std::string& id) {

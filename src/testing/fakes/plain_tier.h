@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -182,6 +183,7 @@ class PlainDurableTable final : public DurableTable {
     for (const StreamPosition& position : write.positions)
       positions_[position.partition] = position;
     records_lost_ += write.records_lost;
+    unordered_.insert(write.unordered_hashes.begin(), write.unordered_hashes.end());
     return absl::OkStatus();
   }
 
@@ -190,6 +192,11 @@ class PlainDurableTable final : public DurableTable {
     std::vector<StreamPosition> positions;
     for (const auto& [partition, position] : positions_) positions.push_back(position);
     return positions;
+  }
+
+  std::vector<uint16_t> UnorderedHashes() const override {
+    MutexLock lock(mutex_);
+    return {unordered_.begin(), unordered_.end()};
   }
 
   absl::StatusOr<std::unique_ptr<RowCursor>> Scan() const override {
@@ -234,6 +241,7 @@ class PlainDurableTable final : public DurableTable {
   std::map<Key, PlainRow> rows_ HPS_GUARDED_BY(mutex_);
   std::map<uint32_t, StreamPosition> positions_ HPS_GUARDED_BY(mutex_);
   uint64_t records_lost_ HPS_GUARDED_BY(mutex_) = 0;
+  std::set<uint16_t> unordered_ HPS_GUARDED_BY(mutex_);
 };
 
 }  // namespace hps

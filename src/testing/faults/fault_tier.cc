@@ -267,6 +267,7 @@ class FaultyDurableTable final : public DurableTable {
         std::make_unique<FaultyCursor>(std::move(cursor), faults_)));
   }
 
+  std::vector<uint16_t> UnorderedHashes() const override { return table_->UnorderedHashes(); }
   TableInfo Info() const override { return table_->Info(); }
   bool IsCurrent() const override { return table_->IsCurrent(); }
 
