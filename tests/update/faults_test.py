@@ -39,6 +39,7 @@ HOUR_S = 3600
 KILLS = int(os.environ.get("HPS_UPDATE_KILLS", "10"))
 BOUNCES = int(os.environ.get("HPS_UPDATE_BOUNCES", "4"))
 MESSAGES = int(os.environ.get("HPS_UPDATE_MESSAGES", "200000"))
+MESSAGES_PER_S_MIN = 5000  # what waits allow for
 
 # In the order in which a change passes them.
 STEPS = ["update.change.before_l3", "l3.write.before_commit", "l3.write.after_commit",
@@ -414,18 +415,10 @@ class FaultsTest(stream_case.StreamTestCase):
                     for key, value in zip(keys, values, strict=True)]
         payloads = self.directory / "payloads"
         payloads.write_bytes(b"#####".join(messages))
-        stream_case.kafka.run_tool(
-            "org.apache.kafka.tools.ProducerPerformance", "--topic", TOPIC, "--num-records",
-            str(MESSAGES // 5), "--throughput", "-1", "--payload-file", str(payloads),
-            "--payload-delimiter", "#####", "--producer-props",
-            f"bootstrap.servers={self.brokers.bootstrap}")
+        self.generate(MESSAGES // 5, payloads)
         self.await_records(server, MESSAGES // 5)
         early = server.memory()
-        stream_case.kafka.run_tool(
-            "org.apache.kafka.tools.ProducerPerformance", "--topic", TOPIC, "--num-records",
-            str(MESSAGES - MESSAGES // 5), "--throughput", "-1", "--payload-file", str(payloads),
-            "--payload-delimiter", "#####", "--producer-props",
-            f"bootstrap.servers={self.brokers.bootstrap}")
+        self.generate(MESSAGES - MESSAGES // 5, payloads)
         self.await_records(server, MESSAGES)
         self.assertLess(server.memory() - early, 64 << 20)
         np.testing.assert_array_equal(self.lookup(server, keys)[:, 0], values)
@@ -433,13 +426,22 @@ class FaultsTest(stream_case.StreamTestCase):
         self.assertEqual(self.reader.wrong + [self.reader.failures], [0])
         self.assertEqual(self.metric(server, "hps_update_parked_total"), 0)
 
+    def generate(self, count: int, payloads: pathlib.Path) -> None:
+        """Has Kafka's own load generator send as many messages out of a file."""
+        stream_case.kafka.run_tool(
+            "org.apache.kafka.tools.ProducerPerformance", "--topic", TOPIC, "--num-records",
+            str(count), "--throughput", "-1", "--payload-file", str(payloads),
+            "--payload-delimiter", "#####", "--producer-props",
+            f"bootstrap.servers={self.brokers.bootstrap}",
+            timeout_s=WAIT_S + count / MESSAGES_PER_S_MIN)
+
     def await_records(self, server: support.RunningServer, count: int) -> None:
         def all_are_applied() -> bool:
             stream = server.overview()["stream"]
             positions = sum(partition["position"] for partition in stream["partitions"])
             return positions == count and stream["lag_records"] == 0
 
-        end = time.monotonic() + max(WAIT_S, count / 10_000)
+        end = time.monotonic() + max(WAIT_S, count / MESSAGES_PER_S_MIN)
         while not all_are_applied():
             self.assertLess(time.monotonic(), end)
             time.sleep(0.2)

@@ -63,9 +63,9 @@ def java(*arguments: str) -> list[str]:
     return [*JAVA, "-cp", f"{LIBRARIES}/*", *map(str, arguments)]
 
 
-def run_tool(*arguments: str) -> str:
+def run_tool(*arguments: str, timeout_s: float = WAIT_S) -> str:
     """Runs one of Kafka's tools to its end; returns what it printed."""
-    done = subprocess.run(java(*arguments), capture_output=True, text=True, timeout=WAIT_S,
+    done = subprocess.run(java(*arguments), capture_output=True, text=True, timeout=timeout_s,
                           check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{arguments}: {done.stdout}{done.stderr}")
