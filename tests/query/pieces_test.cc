@@ -16,14 +16,14 @@
 namespace hps {
 namespace {
 
-constexpr size_t kRowBytes = 32;
-constexpr size_t kPieceKeys = 16;
-constexpr Key kRows = 60;  // of each table; the keys from there on are absent
-
 // Two tables, one of which is divided among several pieces; every row is in a level, at random. The
 // device has one call for one lookup.
 class PiecesTest : public testing::Test {
  protected:
+  static constexpr size_t kRowBytes = 32;
+  static constexpr size_t kPieceKeys = 16;
+  static constexpr Key kRows = 60;  // of each table; the keys from there on are absent
+
   PiecesTest() {
     for (WorldTable* table : {&a_, &b_})
       table->served->AttachL1(0, *cache_->OpenTable(kRowBytes, cache_->TableBytes(kRowBytes, 200)));
