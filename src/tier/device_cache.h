@@ -261,9 +261,7 @@ class DeviceCache {
   // The same for a lookup that has a call and wants to begin its next piece. A cache lends one such
   // call at a time beyond those of AcquireCall, so that no lookup takes another one's. Errors:
   // RESOURCE_EXHAUSTED; the lookup then begins the piece when it has given its call back.
-  virtual absl::StatusOr<DeviceCallLease> AcquireCallAhead(size_t /*keys_max*/) {
-    return absl::ResourceExhaustedError("device cache: no call for pieces ahead");
-  }
+  virtual absl::StatusOr<DeviceCallLease> AcquireCallAhead(size_t keys_max) = 0;
 };
 
 }  // namespace hps
