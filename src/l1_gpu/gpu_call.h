@@ -39,7 +39,7 @@ class GpuCall final : public DeviceCall {
   ~GpuCall();
 
   // Prepares the call for a lookup of at most `keys_leased` keys. REQUIRES: IsIdle.
-  void Lease(size_t keys_leased, CallUse use);
+  void Lease(size_t keys_leased, CallUse use = CallUse::kLookup);
   CallUse use() const { return use_; }  // of the last lease
 
   // Whether the device has finished the last lookup, which may have been returned before. A call on
