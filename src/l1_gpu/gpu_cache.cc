@@ -1,6 +1,7 @@
 #include "l1_gpu/gpu_cache.h"
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <utility>
 #include <vector>
@@ -25,6 +26,9 @@
 namespace hps {
 namespace {
 
+// Calls beyond those of concurrent lookups, for DeviceCache::AcquireCallAhead.
+constexpr size_t kCallsAhead = 1;
+
 // Longest wait for the memory of a new cache to be zeroed.
 constexpr Duration kFirstWaitMax = std::chrono::seconds(60);
 
@@ -44,16 +48,32 @@ class GpuCache final : public DeviceCache {
   uint64_t TableBytes(size_t row_bytes, uint64_t row_count) const override;
   absl::StatusOr<std::unique_ptr<DeviceCacheTable>> OpenTable(size_t row_bytes,
                                                               uint64_t bytes_max) override;
-  absl::StatusOr<DeviceCallLease> AcquireCall(size_t keys_max) override;
+  absl::StatusOr<DeviceCallLease> AcquireCall(size_t keys_max) override {
+    return LendCall(keys_max, CallUse::kLookup);
+  }
+  absl::StatusOr<DeviceCallLease> AcquireCallAhead(size_t keys_max) override {
+    return LendCall(keys_max, CallUse::kPieceAhead);
+  }
 
  private:
   absl::Status MakeCalls();
+  absl::StatusOr<DeviceCallLease> LendCall(size_t keys_max, CallUse use);
+  size_t CallsMax(CallUse use) const {
+    return use == CallUse::kLookup ? options_.calls_max : kCallsAhead;
+  }
+  size_t call_count() const { return options_.calls_max + kCallsAhead; }
   // Waits, without the lock, for lookups that were returned before they ended; see HangDetector.
   // False if the device hangs.
   bool WaitForReturnedCalls();
   // Calls that were returned while the device still works on them.
   bool IsFreeAndBusy(GpuCall* call);
-  GpuCall* TakeIdleCall();
+  GpuCall* TakeIdleCall(CallUse use);
+  // Removes the free call behind which `position` others were returned later. Null: there is none.
+  GpuCall* TakeFreeCall(size_t position);
+  void PutFreeCall(GpuCall* call, size_t position);
+  // Counts a lent call. False if so many are lent for this use already.
+  bool CountLent(CallUse use);
+  void EndLease(CallUse use);
 
   const DeviceCacheOptions options_;
   const Duration hang_timeout_;
@@ -66,6 +86,7 @@ class GpuCache final : public DeviceCache {
   Mutex mutex_;
   // The capacity for all calls is reserved, so that returning one never allocates.
   std::vector<GpuCall*> free_calls_ HPS_GUARDED_BY(mutex_);
+  std::array<size_t, kCallUses> lent_counts_ HPS_GUARDED_BY(mutex_) = {};
 };
 
 GpuCache::~GpuCache() {
@@ -118,12 +139,13 @@ absl::Status GpuCache::MakeCalls() {
                            .staging_growth = &staging_growth_};
   try {
     MutexLock lock(mutex_);
-    free_calls_.reserve(options_.calls_max);
-    calls_.reserve(options_.calls_max);
-    for (size_t i = 0; i < options_.calls_max; ++i) {
+    free_calls_.reserve(call_count());
+    calls_.reserve(call_count());
+    for (size_t i = 0; i < call_count(); ++i) {
       const auto give_back = [this](GpuCall* call) {
-        MutexLock giving(mutex_);
-        free_calls_.push_back(call);
+        const CallUse use = call->use();
+        PutFreeCall(call, 0);
+        EndLease(use);
       };
       HPS_ASSIGN_OR_RETURN(auto call, GpuCall::Create(options_.device, sizes, give_back));
       calls_.push_back(std::move(call));
@@ -180,40 +202,66 @@ bool GpuCache::IsFreeAndBusy(GpuCall* call) {
   return free && !call->IsIdle();
 }
 
-absl::StatusOr<DeviceCallLease> GpuCache::AcquireCall(size_t keys_max) {
+absl::StatusOr<DeviceCallLease> GpuCache::LendCall(size_t keys_max, CallUse use) {
   if (keys_max > options_.call_keys_max) {
     return absl::ResourceExhaustedError(
         absl::StrCat("gpu cache: a call of ", keys_max,
                      " keys exceeds call_keys_max = ", options_.call_keys_max));
   }
   const DeviceScope scope(options_.device);
-  GpuCall* const call = TakeIdleCall();
+  GpuCall* const call = TakeIdleCall(use);
   if (call == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("gpu cache: all ", options_.calls_max,
-                     " calls are leased, or still running on the device"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "gpu cache: all ", CallsMax(use), " calls are leased",
+        use == CallUse::kLookup ? "" : " for pieces ahead", ", or still running on the device"));
   }
-  call->Lease(keys_max);
+  call->Lease(keys_max, use);
   return DeviceCallLease(call);
 }
 
-// Removes calls from the list one by one, so that the driver is queried about each without the
-// lock. Calls that the device still works on go to the other end of the list. Null if no call is
-// idle.
-GpuCall* GpuCache::TakeIdleCall() {
-  for (size_t tries = 0; tries < options_.calls_max; ++tries) {
-    GpuCall* call = nullptr;
-    {
-      MutexLock lock(mutex_);
-      if (free_calls_.empty()) return nullptr;
-      call = free_calls_.back();  // returned last, so its memory is most likely cached
-      free_calls_.pop_back();
-    }
+// The idle call that was returned last: its memory is most likely cached, and its staging has grown
+// for lookups like this one. If lookups took turns with all calls, each of them would grow, which
+// takes milliseconds. Calls are taken out one by one, so that the driver is queried about each
+// without the lock. Null if no call is idle, or enough are lent.
+GpuCall* GpuCache::TakeIdleCall(CallUse use) {
+  if (!CountLent(use)) return nullptr;
+  for (size_t position = 0;; ++position) {
+    GpuCall* const call = TakeFreeCall(position);
+    if (call == nullptr) break;
     if (call->IsIdle()) return call;
-    MutexLock lock(mutex_);
-    free_calls_.insert(free_calls_.begin(), call);  // capacity is reserved: does not allocate
+    PutFreeCall(call, position);
   }
+  EndLease(use);
   return nullptr;
+}
+
+GpuCall* GpuCache::TakeFreeCall(size_t position) {
+  MutexLock lock(mutex_);
+  if (position >= free_calls_.size()) return nullptr;
+  const auto taken = free_calls_.end() - 1 - static_cast<ptrdiff_t>(position);
+  GpuCall* const call = *taken;
+  free_calls_.erase(taken);
+  return call;
+}
+
+void GpuCache::PutFreeCall(GpuCall* call, size_t position) {
+  MutexLock lock(mutex_);
+  const size_t behind = std::min(position, free_calls_.size());
+  // The capacity is reserved: does not allocate.
+  free_calls_.insert(free_calls_.end() - static_cast<ptrdiff_t>(behind), call);
+}
+
+bool GpuCache::CountLent(CallUse use) {
+  MutexLock lock(mutex_);
+  size_t& lent = lent_counts_[static_cast<size_t>(use)];
+  if (lent == CallsMax(use)) return false;
+  ++lent;
+  return true;
+}
+
+void GpuCache::EndLease(CallUse use) {
+  MutexLock lock(mutex_);
+  --lent_counts_[static_cast<size_t>(use)];
 }
 
 }  // namespace

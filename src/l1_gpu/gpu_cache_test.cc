@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <iostream>
 #include <numeric>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -286,6 +288,34 @@ TEST_F(GpuCacheTest, StagingGrowsForTheCallsThatNeedIt) {
   }
 }
 
+// Catches: lookups whose calls are at work for a moment longer, so that each one takes a call that
+// has not been used for long, and makes its staging grow.
+TEST_F(GpuCacheTest, LookupsTakeTurnsWithAsFewCallsAsWillDo) {
+  DeviceCacheOptions options = kSmall;
+  options.calls_max = 8;
+  UseCache(options);
+  const StampedTable table = {OpenTable(16, 100), 1};
+  const std::vector<Key> keys = {1, 2};
+  std::vector<std::byte> rows(32);
+  const DeviceCacheQuery query = {.table = table.table.get(),
+                                  .keys = keys.data(),
+                                  .key_count = 2,
+                                  .rows = rows.data(),
+                                  .row_bytes = 16,
+                                  .row_stride_bytes = 16};
+  const CudaStream stream = *MakeStream(StreamPriority::kHigh);
+  std::optional<StreamHold> hold;
+  std::set<const DeviceCall*> used;
+  for (int i = 0; i < 12; ++i) {
+    const DeviceCallLease call = *cache_->AcquireCall(2);
+    used.insert(call.get());
+    hold.reset();  // the call before this one was at work until now
+    hold.emplace(stream.get());
+    ASSERT_EQ(call->Begin({&query, 1}, Stream{stream.get()}), absl::OkStatus());
+  }
+  EXPECT_EQ(used.size(), 2U);
+}
+
 TEST_F(GpuCacheTest, DeadlinesEndWaitsAndTheCallComesBackWhenTheDeviceIsDone) {
   DeviceCacheOptions options = kSmall;
   options.calls_max = 1;
@@ -314,6 +344,7 @@ TEST_F(GpuCacheTest, DeadlinesEndWaitsAndTheCallComesBackWhenTheDeviceIsDone) {
     EXPECT_EQ(call->Misses(TimePoint::min()).status().code(), absl::StatusCode::kDeadlineExceeded);
   }
   EXPECT_EQ(rows, std::vector<std::byte>(32)) << "nothing is written after the return";
+  const DeviceCallLease ahead = *cache_->AcquireCallAhead(2);
   EXPECT_EQ(cache_->AcquireCall(2).status().code(), absl::StatusCode::kResourceExhausted);
   ASSERT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess);
   auto call = cache_->AcquireCall(2);

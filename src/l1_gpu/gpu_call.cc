@@ -106,9 +106,10 @@ GpuCall::GpuCall(int device, std::unique_ptr<CallBuffers> buffers,
 
 GpuCall::~GpuCall() = default;
 
-void GpuCall::Lease(size_t keys_leased) {
+void GpuCall::Lease(size_t keys_leased, CallUse use) {
   HPS_CHECK(keys_leased <= buffers_->sizes.keys_max);
   keys_leased_ = keys_leased;
+  use_ = use;
   buffers_->staging.Reset();
   state_ = State::kLeased;
 }

@@ -27,6 +27,10 @@
 
 namespace hps {
 
+// What a call is lent for: see DeviceCache::AcquireCallAhead.
+enum class CallUse : uint8_t { kLookup, kPieceAhead };
+inline constexpr size_t kCallUses = 2;
+
 class GpuCall final : public DeviceCall {
  public:
   // Return calls `give_back`. Errors: RESOURCE_EXHAUSTED, INTERNAL; nothing stays allocated then.
@@ -35,7 +39,8 @@ class GpuCall final : public DeviceCall {
   ~GpuCall();
 
   // Prepares the call for a lookup of at most `keys_leased` keys. REQUIRES: IsIdle.
-  void Lease(size_t keys_leased);
+  void Lease(size_t keys_leased, CallUse use = CallUse::kLookup);
+  CallUse use() const { return use_; }  // of the last lease
 
   // Whether the device has finished the last lookup, which may have been returned before. A call on
   // a failed device is idle; its next Begin returns the error.
@@ -92,6 +97,7 @@ class GpuCall final : public DeviceCall {
   enum class State { kLeased, kBegun, kMissed, kDone };
   State state_ = State::kLeased;
   size_t keys_leased_ = 0;
+  CallUse use_ = CallUse::kLookup;
   size_t key_count_ = 0;
   uint32_t generation_ = 0;  // of the last launch
   // The last launch failed, so the counters were not cleared for the next one.

@@ -44,6 +44,9 @@ class ObservedCache final : public DeviceCache {
   absl::StatusOr<DeviceCallLease> AcquireCall(size_t keys_max) override {
     return cache_->AcquireCall(keys_max);
   }
+  absl::StatusOr<DeviceCallLease> AcquireCallAhead(size_t keys_max) override {
+    return cache_->AcquireCallAhead(keys_max);
+  }
 
  private:
   const std::unique_ptr<DeviceCache> cache_;

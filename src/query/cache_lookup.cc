@@ -30,11 +30,15 @@ CacheLookup::CacheLookup(DeviceCache& cache, size_t cache_index, size_t keys_max
   pieces_.reserve(kPiecesMax);
 }
 
-absl::Status CacheLookup::Begin(std::span<QueryLookup> queries, MemorySpace space, Stream stream) {
+absl::Status CacheLookup::Begin(std::span<QueryLookup> queries, MemorySpace space, Stream stream,
+                                CallUse use) {
+  use_ = use;
   ready_on_return_ = space == MemorySpace::kHost || stream.handle == nullptr;
   sent_ = absl::OkStatus();
   probes_again_ = false;
-  HPS_ASSIGN_OR_RETURN(call_, cache_.AcquireCall(TotalKeys(queries)));
+  const size_t key_count = TotalKeys(queries);
+  HPS_ASSIGN_OR_RETURN(call_, use == CallUse::kLookup ? cache_.AcquireCall(key_count)
+                                                      : cache_.AcquireCallAhead(key_count));
   MakeRequests(queries, space);
   NumberMisses(queries);
   return call_->Begin(requests_, stream);

@@ -41,9 +41,17 @@ class CacheLookup {
   // For calls of at most `keys_max` keys.
   CacheLookup(DeviceCache& cache, size_t cache_index, size_t keys_max);
 
+  // What the device lends for a piece of a lookup: its call, or the one for a piece that is begun
+  // before the last one has given its call back.
+  enum class CallUse { kLookup, kPieceAhead };
+
   // Begins the probe of all queries. The hits are on their way to the caller's rows.
-  // Errors: those of DeviceCache::AcquireCall and DeviceCall::Begin.
-  absl::Status Begin(std::span<QueryLookup> queries, MemorySpace space, Stream stream);
+  // Errors: those of DeviceCache::AcquireCall, or AcquireCallAhead, and DeviceCall::Begin.
+  absl::Status Begin(std::span<QueryLookup> queries, MemorySpace space, Stream stream,
+                     CallUse use = CallUse::kLookup);
+
+  // Of the last Begin.
+  CallUse use() const { return use_; }
 
   // The misses of a query that are known already.
   DeviceMissesSoFar Peek(size_t query) { return call_->Peek(query); }
@@ -101,7 +109,8 @@ class CacheLookup {
 
   DeviceCache& cache_;
   const size_t cache_index_;
-  DeviceCallLease call_;         // null but between Begin and Finish
+  DeviceCallLease call_;  // null but between Begin and Finish
+  CallUse use_ = CallUse::kLookup;
   bool ready_on_return_ = true;  // else the caller's stream says when the rows are there
   absl::Status sent_;            // the first error of the call's sending
   bool probes_again_ = false;

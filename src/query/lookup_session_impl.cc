@@ -41,7 +41,7 @@ absl::Status LookupSessionImpl::Lookup(const HostLookupRequest& request, LookupC
 }
 
 absl::Status LookupSessionImpl::Lookup(const DeviceLookupRequest& request, LookupCounts* counts) {
-  if (cache_lookup_ == nullptr)
+  if (staged_fetch_ == nullptr)
     return absl::UnimplementedError("lookup: device queries need a session on a device");
   return LookupIn(request, counts);
 }
@@ -54,12 +54,7 @@ absl::Status LookupSessionImpl::LookupIn(const LookupRequest<kSpace>& request,
   HPS_RETURN_IF_ERROR(CheckRequest(request, session_tables_, guard.snapshot()));
   LookupCounts sum;
   try {
-    CallPieces<kSpace> pieces(request.queries, options_.keys_max,
-                              [this](TableIndex table) { return output_row_bytes(table); });
-    BeginCall(request);
-    do {
-      HPS_RETURN_IF_ERROR(LookupPiece(pieces.piece(), request, guard, sum));
-    } while (pieces.Next());
+    HPS_RETURN_IF_ERROR(LookupPieces(request, guard, sum));
   } catch (const std::bad_alloc&) {
     EndCall(guard);
     return OutOfMemory("lookup: out of memory; try again later");
@@ -69,34 +64,51 @@ absl::Status LookupSessionImpl::LookupIn(const LookupRequest<kSpace>& request,
   return absl::OkStatus();
 }
 
+// One piece after the other. On a device, the next one is probed while the misses of the present
+// one are answered: neither the device nor the host's threads wait for the other.
 template <MemorySpace kSpace>
-absl::Status LookupSessionImpl::LookupPiece(std::span<const TableQuery<kSpace>> queries,
-                                            const LookupRequest<kSpace>& request,
-                                            const LiveModel::Guard& guard, LookupCounts& sum) {
-  BeginPiece(queries, request, guard.snapshot());
-  if (cache_lookup_ == nullptr) {
-    AnswerFromHostLevels(guard);
-  } else {
-    const bool has_stream = kSpace == MemorySpace::kDevice && request.stream.handle != nullptr;
-    HPS_RETURN_IF_ERROR(
-        AnswerOnDevice({.space = kSpace,
-                        .stream = request.stream,
-                        .is_behind_callers_work = has_stream && !request.stream_is_idle},
-                       guard));
+absl::Status LookupSessionImpl::LookupPieces(const LookupRequest<kSpace>& request,
+                                             const LiveModel::Guard& guard, LookupCounts& sum) {
+  CallPieces<kSpace> pieces(request.queries, options_.keys_max,
+                            [this](TableIndex table) { return output_row_bytes(table); });
+  BeginCall(request);
+  const DeviceCallPlace place = PlaceOf(request);
+  BeginPiece(*piece_, pieces.piece(), request, guard.snapshot());
+  for (;;) {
+    const bool is_last = !pieces.Next();
+    const auto begin_next = [&] {
+      if (is_last) return;
+      BeginPiece(*next_piece_, pieces.piece(), request, guard.snapshot());
+      ProbeNextPiece(place);
+    };
+    HPS_RETURN_IF_ERROR(AnswerPiece(place, guard, begin_next));
+    Count(sum);
+    level_fetch_.PromoteHeld(guard);
+    if (is_last) return absl::OkStatus();
+    if (next_piece_ != nullptr && next_piece_->probes) {
+      TakeNextPiece();
+    } else {
+      BeginPiece(*piece_, pieces.piece(), request, guard.snapshot());
+    }
   }
-  Count(sum);
-  level_fetch_.PromoteHeld(guard);
+}
+
+absl::Status LookupSessionImpl::AnswerPiece(const DeviceCallPlace& place,
+                                            const LiveModel::Guard& guard, BeginNext begin_next) {
+  if (piece_->cache != nullptr) return AnswerOnDevice(place, guard, begin_next);
+  AnswerFromHostLevels(guard);
   return absl::OkStatus();
 }
 
 // Fails only where the outputs are on the device: only the cache can write there.
 absl::Status LookupSessionImpl::AnswerOnDevice(const DeviceCallPlace& place,
-                                               const LiveModel::Guard& guard) {
+                                               const LiveModel::Guard& guard,
+                                               BeginNext begin_next) {
   const bool on_host = place.space == MemorySpace::kHost;
   // A caller who has no other way to the rows may wait for the device.
   const bool may_give_up =
       on_host || (place.stream.handle != nullptr && !place.is_behind_callers_work);
-  if (may_give_up && !health_->Admits(shared_.fetch.clock().Now())) {
+  if (may_give_up && !piece_->probes && !health_->Admits(shared_.fetch.clock().Now())) {
     if (!on_host) {
       return absl::UnavailableError(absl::StrCat("device ", health_->device(),
                                                  " did not answer a lookup in the last second"));
@@ -104,14 +116,14 @@ absl::Status LookupSessionImpl::AnswerOnDevice(const DeviceCallPlace& place,
     AnswerWithoutCache(guard);
     return absl::OkStatus();
   }
-  absl::Status asked = AnswerThroughCache(place.space, place.stream, guard);
+  absl::Status asked = AnswerThroughCache(place, guard, begin_next);
   if (asked.ok()) {
     health_->NoteAnswer();
     return asked;
   }
   EndCall(guard);
   // It is one failure, whatever the number of tables.
-  if (!tables_.empty()) tables_.front().counters->l1_errors().Add(asked.code());
+  if (!piece_->tables.empty()) piece_->tables.front().counters->l1_errors().Add(asked.code());
   if (IsOfDevice(asked.code(), place.is_behind_callers_work))
     health_->NoteFailure(shared_.fetch.clock().Now(), asked);
   if (!on_host) return asked;  // nothing that it has read is shown
@@ -127,34 +139,43 @@ void LookupSessionImpl::AnswerWithoutCache(const LiveModel::Guard& guard) {
 }
 
 void LookupSessionImpl::AnswerFromHostLevels(const LiveModel::Guard& guard) {
-  for (TableLookup& table : tables_) FetchDirectly(table);  // from an L2 that can't block
-  level_fetch_.Fetch(tables_, FetchJob::Level::kL2, guard, L2Deadline());  // from the others
+  const std::span<TableLookup> tables = piece_->tables;
+  for (TableLookup& table : tables) FetchDirectly(table);  // from an L2 that can't block
+  level_fetch_.Fetch(tables, FetchJob::Level::kL2, guard, L2Deadline());  // from the others
   ApplyMissPolicy(TableLookup::Top::kL2, guard);
-  level_fetch_.Fetch(tables_, FetchJob::Level::kL3, guard, deadline_);
+  level_fetch_.Fetch(tables, FetchJob::Level::kL3, guard, deadline_);
   ServeDefaults();
 }
 
-absl::Status LookupSessionImpl::AnswerThroughCache(MemorySpace space, Stream stream,
-                                                   const LiveModel::Guard& guard) {
-  const auto send_answered = [&] { cache_lookup_->SendAnswered(queries_, DeviceDeadline(space)); };
-  HPS_RETURN_IF_ERROR(cache_lookup_->Begin(queries_, space, stream));  // hits go to their places
+absl::Status LookupSessionImpl::AnswerThroughCache(const DeviceCallPlace& place,
+                                                   const LiveModel::Guard& guard,
+                                                   BeginNext begin_next) {
+  CacheLookup& cache = *piece_->cache;
+  const std::span<QueryLookup> queries = piece_->queries;
+  const std::span<TableLookup> tables = piece_->tables;
+  const MemorySpace space = place.space;
+  const auto send_answered = [&] { cache.SendAnswered(queries, DeviceDeadline(space)); };
+  if (!std::exchange(piece_->probes, false))
+    HPS_RETURN_IF_ERROR(cache.Begin(queries, space, place.stream));  // hits go to their places
+  begin_next();
+  staged_fetch_->set_lookup(cache);
   staged_fetch_->CallHelpers();
   const Deadline probe_deadline = DeviceDeadline(space);
-  staged_fetch_->FetchAhead(tables_, queries_, probe_deadline);  // while the device probes
-  HPS_RETURN_IF_ERROR(cache_lookup_->TakeMisses(queries_, tables_, arena_,
-                                                std::min(probe_deadline, DeviceDeadline(space))));
+  staged_fetch_->FetchAhead(tables, queries, probe_deadline);  // while the device probes
+  HPS_RETURN_IF_ERROR(cache.TakeMisses(queries, tables, piece_->arena,
+                                       std::min(probe_deadline, DeviceDeadline(space))));
   ApplyMissPolicy(TableLookup::Top::kL1, guard);
   // The rest from an L2 that can't block.
-  staged_fetch_->Fetch(tables_, queries_, DeviceDeadline(space) - shared_.fetch.clock().Now());
-  level_fetch_.Fetch(tables_, FetchJob::Level::kL2, guard, L2Deadline());  // from the others
+  staged_fetch_->Fetch(tables, queries, DeviceDeadline(space) - shared_.fetch.clock().Now());
+  level_fetch_.Fetch(tables, FetchJob::Level::kL2, guard, L2Deadline());  // from the others
   ApplyMissPolicy(TableLookup::Top::kL2, guard);
   send_answered();  // nothing that is known waits for L3
-  HPS_RETURN_IF_ERROR(cache_lookup_->sent());
-  level_fetch_.Fetch(tables_, FetchJob::Level::kL3, guard, deadline_, send_answered);
+  HPS_RETURN_IF_ERROR(cache.sent());
+  level_fetch_.Fetch(tables, FetchJob::Level::kL3, guard, deadline_, send_answered);
   ServeDefaults();
   send_answered();
-  staged_fetch_->Promote(tables_, guard);  // while the device is at its copies
-  return cache_lookup_->Finish(queries_, DeviceDeadline(space));
+  staged_fetch_->Promote(tables, guard);  // while the device is at its copies
+  return cache.Finish(queries, DeviceDeadline(space));
 }
 
 // ---- Its steps, in order ----
@@ -170,24 +191,36 @@ void LookupSessionImpl::BeginCall(const LookupRequest<kSpace>& request) {
 }
 
 template <MemorySpace kSpace>
-void LookupSessionImpl::BeginPiece(std::span<const TableQuery<kSpace>> queries,
-                                   const LookupRequest<kSpace>& request,
-                                   const ModelSnapshot& snapshot) {
-  arena_.Reset();
-  queries_.clear();
-  tables_.clear();
-  std::fill(table_by_index_.begin(), table_by_index_.end(), nullptr);
-  for (const TableQuery<kSpace>& query : queries) BeginQuery(query, request, snapshot);
+LookupSessionImpl::DeviceCallPlace LookupSessionImpl::PlaceOf(
+    const LookupRequest<kSpace>& request) {
+  const bool has_stream = kSpace == MemorySpace::kDevice && request.stream.handle != nullptr;
+  return {.space = kSpace,
+          .stream = request.stream,
+          .is_behind_callers_work = has_stream && !request.stream_is_idle};
 }
 
 template <MemorySpace kSpace>
-void LookupSessionImpl::BeginQuery(const TableQuery<kSpace>& query,
+void LookupSessionImpl::BeginPiece(PieceLookup& piece, std::span<const TableQuery<kSpace>> queries,
                                    const LookupRequest<kSpace>& request,
                                    const ModelSnapshot& snapshot) {
-  TableLookup*& table = table_by_index_[query.table.value];
-  if (table == nullptr) table = &BeginTable(query.table, request.hit_rate_threshold, snapshot);
+  piece.arena.Reset();
+  piece.queries.clear();
+  piece.tables.clear();
+  std::fill(piece.table_by_index.begin(), piece.table_by_index.end(), nullptr);
+  for (const TableQuery<kSpace>& query : queries) BeginQuery(piece, query, request, snapshot);
+}
+
+template <MemorySpace kSpace>
+void LookupSessionImpl::BeginQuery(PieceLookup& piece, const TableQuery<kSpace>& query,
+                                   const LookupRequest<kSpace>& request,
+                                   const ModelSnapshot& snapshot) {
+  TableLookup*& table = piece.table_by_index[query.table.value];
+  if (table == nullptr) {
+    table = &piece.tables.emplace_back();
+    BeginTable(piece, *table, query.table, request.hit_rate_threshold, snapshot);
+  }
   table->keys_on_host = kSpace == MemorySpace::kHost;
-  QueryLookup& work = queries_.emplace_back();
+  QueryLookup& work = piece.queries.emplace_back();
   work.table = table;
   work.keys = query.keys.data();
   work.key_count = query.keys.size();
@@ -199,13 +232,12 @@ void LookupSessionImpl::BeginQuery(const TableQuery<kSpace>& query,
   table->last_query = &work;
 }
 
-TableLookup& LookupSessionImpl::BeginTable(TableIndex index, std::optional<double> threshold,
-                                           const ModelSnapshot& snapshot) {
+void LookupSessionImpl::BeginTable(PieceLookup& piece, TableLookup& table, TableIndex index,
+                                   std::optional<double> threshold, const ModelSnapshot& snapshot) {
   LiveTable* served = snapshot.table(session_tables_[index.value].slot);
-  TableLookup& table = tables_.emplace_back();
   table.table = served;
   table.counters = session_tables_[index.value].counters;
-  table.queries = queries_.data();
+  table.queries = piece.queries.data();
   table.hit_rate_threshold = threshold.value_or(served->hit_rate_threshold());
   table.epoch = served->epochs().published();
   table.l2_usable = MayAskL2(*served);
@@ -215,7 +247,22 @@ TableLookup& LookupSessionImpl::BeginTable(TableIndex index, std::optional<doubl
   table.top = has_l1                    ? TableLookup::Top::kL1
               : served->l2() != nullptr ? TableLookup::Top::kL2
                                         : TableLookup::Top::kL3;
-  return table;
+}
+
+// A lookup may have one call, and one more ahead where the device has it to spare. Where it has
+// not, or fails, the piece is begun when it is its turn.
+void LookupSessionImpl::ProbeNextPiece(const DeviceCallPlace& place) {
+  using enum CacheLookup::CallUse;
+  CacheLookup& next = *next_piece_->cache;
+  const CacheLookup::CallUse use = piece_->cache->use() == kLookup ? kPieceAhead : kLookup;
+  next_piece_->probes = next.Begin(next_piece_->queries, place.space, place.stream, use).ok();
+  if (!next_piece_->probes) next.Abandon();
+}
+
+void LookupSessionImpl::TakeNextPiece() {
+  std::swap(piece_, next_piece_);
+  // The last piece may have found that its level 2 fails, or taken the time for it.
+  for (TableLookup& table : piece_->tables) table.l2_usable = MayAskL2(*table.table);
 }
 
 // Asks L2, or its near part, for every position, and lists what is not answered then, each key
@@ -226,22 +273,22 @@ void LookupSessionImpl::FetchDirectly(TableLookup& table) {
     const bool answered = direct_fetch_->Fetch(table, *query, deadline_);
     asked |= answered;
     if (answered && direct_fetch_->answered_all()) continue;
-    const auto number = static_cast<uint32_t>(query - queries_.data());
+    const auto number = static_cast<uint32_t>(query - piece_->queries.data());
     for (size_t i = 0; i < query->key_count; ++i) {
       if (!answered || !direct_fetch_->IsAnswered(i))
-        arena_.Add(query->keys[i], number, static_cast<uint32_t>(i));
+        piece_->arena.Add(query->keys[i], number, static_cast<uint32_t>(i));
     }
   }
   if (asked && !table.table->l2()->can_block()) table.l2_usable = false;  // it is asked once
-  table.missed_positions = arena_.added_count();
-  table.misses = arena_.MakeList();
+  table.missed_positions = piece_->arena.added_count();
+  table.misses = piece_->arena.MakeList();
 }
 
 // Where the highest level, which has just been asked, held enough of the keys, the call does not
 // wait for the others. A table that has been replaced meanwhile takes no insertions: what would be
 // pending there for ever is waited for.
 void LookupSessionImpl::ApplyMissPolicy(TableLookup::Top asked, const LiveModel::Guard& guard) {
-  for (TableLookup& table : tables_) {
+  for (TableLookup& table : piece_->tables) {
     if (table.top != asked || table.misses.pending().empty() || !IsHitRateReached(table)) continue;
     if (table.table->retired()) continue;
     const bool ask_l2 = asked == TableLookup::Top::kL1 && table.l2_usable;
@@ -293,7 +340,7 @@ Deadline LookupSessionImpl::DeviceDeadline(MemorySpace space) const {
 
 void LookupSessionImpl::ServeDefaults() {
   bool any = false;
-  for (TableLookup& table : tables_) {
+  for (TableLookup& table : piece_->tables) {
     for (uint32_t index : table.misses.pending()) {
       table.Answer(index, KeyStatus::kDefaultDegraded, nullptr);
       any = true;
@@ -307,25 +354,28 @@ void LookupSessionImpl::ServeDefaults() {
 // Nothing of the call is under way any more. What has been fetched already is promoted all the
 // same.
 void LookupSessionImpl::EndCall(const LiveModel::Guard& guard) {
-  if (cache_lookup_ != nullptr) {
+  if (staged_fetch_ != nullptr) {
     staged_fetch_->DismissHelpers();
-    cache_lookup_->Abandon();
+    for (PieceLookup* piece : {piece_.get(), next_piece_.get()}) {
+      piece->cache->Abandon();
+      piece->probes = false;
+    }
   }
   level_fetch_.PromoteHeld(guard);
 }
 
 void LookupSessionImpl::BypassCache() {
-  for (TableLookup& table : tables_) table.table->l1_health(cache_index_).Quarantine();
+  for (TableLookup& table : piece_->tables) table.table->l1_health(cache_index_).Quarantine();
 }
 
 // The call begins anew, without the cache.
 void LookupSessionImpl::RestartCall() {
-  arena_.Reset();
-  for (QueryLookup& query : queries_) {
+  piece_->arena.Reset();
+  for (QueryLookup& query : piece_->queries) {
     query.staged = false;
     query.counts = LookupCounts();
   }
-  for (TableLookup& table : tables_) {
+  for (TableLookup& table : piece_->tables) {
     table.misses = MissList();
     table.missed_positions = 0;
     table.l2_usable = MayAskL2(*table.table);
@@ -335,7 +385,7 @@ void LookupSessionImpl::RestartCall() {
 }
 
 void LookupSessionImpl::Count(LookupCounts& sum) {
-  for (const QueryLookup& query : queries_) {
+  for (const QueryLookup& query : piece_->queries) {
     query.table->counters->Add(number_, query.counts, cache_index_);
     for (size_t i = 0; i < kKeyStatusCount; ++i) sum.by_status[i] += query.counts.by_status[i];
   }
@@ -364,15 +414,17 @@ LookupSessionImpl::LookupSessionImpl(Parts parts)
       health_(parts.health),
       number_(parts.number),
       reader_(std::move(parts.reader)),
-      arena_(options_.keys_max, kTablesPerCallMax),
-      level_fetch_(shared_.fetch) {
-  queries_.reserve(kTablesPerCallMax);
-  tables_.reserve(kTablesPerCallMax);
-}
+      level_fetch_(shared_.fetch) {}
 
 // Needs the list of tables.
 void LookupSessionImpl::MakeSteps(DeviceCache* cache) {
-  table_by_index_.resize(session_tables_.size());
+  const auto make_piece = [&] {
+    auto piece = std::make_unique<PieceLookup>(options_.keys_max, session_tables_.size());
+    if (cache != nullptr)
+      piece->cache = std::make_unique<CacheLookup>(*cache, cache_index_, options_.keys_max);
+    return piece;
+  };
+  piece_ = make_piece();
   size_t converted_bytes_max = 0;
   for (const SessionTable& table : session_tables_) {
     if (options_.output_dtype.has_value())
@@ -380,10 +432,10 @@ void LookupSessionImpl::MakeSteps(DeviceCache* cache) {
   }
   direct_fetch_ = std::make_unique<DirectFetch>(options_.keys_max, converted_bytes_max);
   if (cache == nullptr) return;
-  cache_lookup_ = std::make_unique<CacheLookup>(*cache, cache_index_, options_.keys_max);
+  next_piece_ = make_piece();
   staged_fetch_ =
       std::make_unique<StagedFetch>(StagedFetch::Options{.service = &shared_.fetch,
-                                                         .lookup = cache_lookup_.get(),
+                                                         .lookup = piece_->cache.get(),
                                                          .keys_max = options_.keys_max,
                                                          .team = shared_.teams.Acquire(),
                                                          .tuning = shared_.tuning});

@@ -3,6 +3,7 @@
 // include/hps/lookup_session.h has the contract. The .cc file shows the read path, one step per
 // line; the steps are in
 //   call_pieces.h    cutting a large call,
+//   piece_lookup.h   what a piece asks; the next one may be under way already,
 //   cache_lookup.h   calls through a device cache,
 //   direct_fetch.h   an L2 that writes into the caller's rows itself,
 //   staged_fetch.h   an L2 that writes into the memory from which the device takes the rows,
@@ -31,7 +32,7 @@
 #include "query/fetch/fetch_service.h"
 #include "query/fetch/level_fetch.h"
 #include "query/fetch/staged_fetch.h"
-#include "query/miss_list.h"
+#include "query/piece_lookup.h"
 #include "query/request_check.h"
 #include "query/table_lookup.h"
 #include "serving/device_health.h"
@@ -82,9 +83,8 @@ class LookupSessionImpl final : public LookupSession {
   template <MemorySpace kSpace>
   absl::Status LookupIn(const LookupRequest<kSpace>& request, LookupCounts* counts);
   template <MemorySpace kSpace>
-  absl::Status LookupPiece(std::span<const TableQuery<kSpace>> queries,
-                           const LookupRequest<kSpace>& request, const LiveModel::Guard& guard,
-                           LookupCounts& sum);
+  absl::Status LookupPieces(const LookupRequest<kSpace>& request, const LiveModel::Guard& guard,
+                            LookupCounts& sum);
   void AnswerFromHostLevels(const LiveModel::Guard& guard);
   // Where the outputs of a call through a device cache are, and when they are ready.
   struct DeviceCallPlace {
@@ -93,20 +93,30 @@ class LookupSessionImpl final : public LookupSession {
     // Whether work of the caller's may hold the call up.
     bool is_behind_callers_work = false;
   };
-  absl::Status AnswerOnDevice(const DeviceCallPlace& place, const LiveModel::Guard& guard);
-  absl::Status AnswerThroughCache(MemorySpace space, Stream stream, const LiveModel::Guard& guard);
+  // Begins the next piece, if there is one.
+  using BeginNext = absl::FunctionRef<void()>;
+  absl::Status AnswerPiece(const DeviceCallPlace& place, const LiveModel::Guard& guard,
+                           BeginNext begin_next);
+  absl::Status AnswerOnDevice(const DeviceCallPlace& place, const LiveModel::Guard& guard,
+                              BeginNext begin_next);
+  absl::Status AnswerThroughCache(const DeviceCallPlace& place, const LiveModel::Guard& guard,
+                                  BeginNext begin_next);
   void AnswerWithoutCache(const LiveModel::Guard& guard);
 
   template <MemorySpace kSpace>
   void BeginCall(const LookupRequest<kSpace>& request);
   template <MemorySpace kSpace>
-  void BeginPiece(std::span<const TableQuery<kSpace>> queries, const LookupRequest<kSpace>& request,
-                  const ModelSnapshot& snapshot);
+  static DeviceCallPlace PlaceOf(const LookupRequest<kSpace>& request);
   template <MemorySpace kSpace>
-  void BeginQuery(const TableQuery<kSpace>& query, const LookupRequest<kSpace>& request,
-                  const ModelSnapshot& snapshot);
-  TableLookup& BeginTable(TableIndex index, std::optional<double> threshold,
-                          const ModelSnapshot& snapshot);
+  void BeginPiece(PieceLookup& piece, std::span<const TableQuery<kSpace>> queries,
+                  const LookupRequest<kSpace>& request, const ModelSnapshot& snapshot);
+  template <MemorySpace kSpace>
+  void BeginQuery(PieceLookup& piece, const TableQuery<kSpace>& query,
+                  const LookupRequest<kSpace>& request, const ModelSnapshot& snapshot);
+  void BeginTable(PieceLookup& piece, TableLookup& table, TableIndex index,
+                  std::optional<double> threshold, const ModelSnapshot& snapshot);
+  void ProbeNextPiece(const DeviceCallPlace& place);
+  void TakeNextPiece();
   void FetchDirectly(TableLookup& table);
   void ApplyMissPolicy(TableLookup::Top asked, const LiveModel::Guard& guard);
   bool IsHitRateReached(const TableLookup& table);
@@ -129,16 +139,12 @@ class LookupSessionImpl final : public LookupSession {
   EpochDomain::Reader reader_;
   std::vector<TableSpec> specs_;              // by TableIndex
   std::vector<SessionTable> session_tables_;  // by TableIndex
-  MissArena arena_;
   LevelFetch level_fetch_;
   std::unique_ptr<DirectFetch> direct_fetch_;
+  std::unique_ptr<PieceLookup> piece_;  // of the call that runs
   // Null without a cache.
-  std::unique_ptr<CacheLookup> cache_lookup_;
+  std::unique_ptr<PieceLookup> next_piece_;
   std::unique_ptr<StagedFetch> staged_fetch_;
-  // Of the piece of a call that runs. Their addresses stay: they refer to each other.
-  std::vector<QueryLookup> queries_;
-  std::vector<TableLookup> tables_;
-  std::vector<TableLookup*> table_by_index_;  // null = not in the call yet
   Deadline deadline_ = kNoDeadline;
   Deadline half_time_ = kNoDeadline;
   Deadline outputs_deadline_ = kNoDeadline;  // where they are on the device

@@ -257,6 +257,11 @@ class DeviceCache {
   // Leases the buffers of one lookup of at most `keys_max` keys. Errors: RESOURCE_EXHAUSTED,
   // without waiting, if all buffers are leased or none is large enough.
   virtual absl::StatusOr<DeviceCallLease> AcquireCall(size_t keys_max) = 0;
+
+  // The same for a lookup that has a call and wants to begin its next piece. A cache lends one such
+  // call at a time beyond those of AcquireCall, so that no lookup takes another one's. Errors:
+  // RESOURCE_EXHAUSTED; the lookup then begins the piece when it has given its call back.
+  virtual absl::StatusOr<DeviceCallLease> AcquireCallAhead(size_t keys_max) = 0;
 };
 
 }  // namespace hps

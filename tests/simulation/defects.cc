@@ -192,15 +192,22 @@ class InterleavedCache final : public DeviceCache {
     return cache_->OpenTable(row_bytes, bytes_max);
   }
   absl::StatusOr<DeviceCallLease> AcquireCall(size_t keys_max) override {
-    HPS_ASSIGN_OR_RETURN(DeviceCallLease call, cache_->AcquireCall(keys_max));
-    auto free = std::ranges::find_if(calls_, [](const auto& own) { return !own->lent(); });
-    if (free == calls_.end())
-      free = calls_.insert(free, std::make_unique<InterleavedCall>(context_));
-    (*free)->Lend(std::move(call));
-    return DeviceCallLease(free->get());
+    return Lend(cache_->AcquireCall(keys_max));
+  }
+  absl::StatusOr<DeviceCallLease> AcquireCallAhead(size_t keys_max) override {
+    return Lend(cache_->AcquireCallAhead(keys_max));
   }
 
  private:
+  absl::StatusOr<DeviceCallLease> Lend(absl::StatusOr<DeviceCallLease> call) {
+    HPS_RETURN_IF_ERROR(call.status());
+    auto free = std::ranges::find_if(calls_, [](const auto& own) { return !own->lent(); });
+    if (free == calls_.end())
+      free = calls_.insert(free, std::make_unique<InterleavedCall>(context_));
+    (*free)->Lend(*std::move(call));
+    return DeviceCallLease(free->get());
+  }
+
   const std::unique_ptr<DeviceCache> cache_;
   std::vector<std::unique_ptr<InterleavedCall>> calls_;
   const SharedContext context_;

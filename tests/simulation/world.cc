@@ -39,8 +39,8 @@ TableSpec SpecOf(const SimulatedTable& table) {
 // A session, and what it has seen. Each run of the task is one lookup.
 class SimulatedWorld::Reader final : public Task {
  public:
-  Reader(SimulatedWorld& world, int device) : world_(world) {
-    auto session = world.factory_->NewSession(*world.model_, {.device = device, .keys_max = 256});
+  Reader(SimulatedWorld& world, const SessionOptions& options) : world_(world) {
+    auto session = world.factory_->NewSession(*world.model_, options);
     HPS_CHECK(session.ok());
     session_ = *std::move(session);
     for (const auto& table : world.tables_) views_.emplace_back(table->history);
@@ -247,7 +247,12 @@ SimulatedWorld::SimulatedWorld(const SimulationOptions& options)
     appliers_.push_back(
         std::make_unique<SimulatedApplier>(*table, kCaches, executor_, random_(), kChanges));
   }
-  for (int device : {0, 0, 1, -1}) readers_.push_back(std::make_unique<Reader>(*this, device));
+  // Most lookups of those that take few keys at once are answered in pieces.
+  for (const SessionOptions& options :
+       {SessionOptions{.device = 0, .keys_max = 256}, SessionOptions{.device = 0, .keys_max = 6},
+        SessionOptions{.device = 1, .keys_max = 256}, SessionOptions{.keys_max = 6}}) {
+    readers_.push_back(std::make_unique<Reader>(*this, options));
+  }
   importer_ = std::make_unique<Importer>(*this, random_() % (kSwitchesMax + 1),
                                          random_() % (kRestartsMax + 1));
 }

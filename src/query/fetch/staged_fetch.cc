@@ -32,7 +32,7 @@ constexpr size_t kRoundsMax = 20'000;
 
 StagedFetch::StagedFetch(Options options)
     : service_(*options.service),
-      lookup_(*options.lookup),
+      lookup_(options.lookup),
       tuning_(options.tuning),
       team_(std::move(options.team)),
       outcomes_(new FetchOutcome[options.keys_max]),
@@ -99,7 +99,7 @@ void StagedFetch::FetchAhead(std::span<TableLookup> tables, std::span<QueryLooku
 // True when the probe is done.
 bool StagedFetch::AddKnownMisses() {
   bool probed = true;
-  for (Ahead& ahead : ahead_) probed &= AddKnownMisses(ahead, lookup_.Peek(ahead.number));
+  for (Ahead& ahead : ahead_) probed &= AddKnownMisses(ahead, lookup_->Peek(ahead.number));
   return probed;
 }
 
@@ -111,7 +111,7 @@ bool StagedFetch::AddKnownMisses(Ahead& ahead, const DeviceMissesSoFar& misses) 
     if (keys.size() < (misses.probed ? 1 : piece_keys)) break;
     const size_t count = std::min(keys.size(), piece_keys);
     const HostRows rows =
-        piece_count_ < kPiecesMax ? lookup_.StageAhead(ahead.number, count) : HostRows();
+        piece_count_ < kPiecesMax ? lookup_->StageAhead(ahead.number, count) : HostRows();
     ahead.is_full = rows.row_count < count;
     if (ahead.is_full) break;
     AddPiece(*ahead.table, query.fetched_ahead, keys.first(count)).rows = rows;
@@ -215,7 +215,7 @@ void StagedFetch::RunPiece(size_t number) {
   piece.hit_count = counts.ok() ? counts->hits : 0;
   piece.absent_count = counts.ok() ? counts->absent : 0;
   if (!counts.ok()) std::fill(outcomes.begin(), outcomes.end(), FetchOutcome::kMiss);
-  KeyStatus* const statuses = lookup_.statuses_of(*piece.query) + piece.first;
+  KeyStatus* const statuses = lookup_->statuses_of(*piece.query) + piece.first;
   for (size_t i = 0; i < count; ++i) {
     statuses[i] = outcomes[i] == FetchOutcome::kHit      ? KeyStatus::kHitL2
                   : outcomes[i] == FetchOutcome::kAbsent ? KeyStatus::kAbsent
@@ -254,10 +254,10 @@ void StagedFetch::CopyFetchedAhead() {
       rows.row_count += piece.keys.size();
       continue;
     }
-    lookup_.CopyAhead(rows);
+    lookup_->CopyAhead(rows);
     rows = piece.rows;
   }
-  lookup_.CopyAhead(rows);
+  lookup_->CopyAhead(rows);
   copied_ahead_ = ready;
 }
 
@@ -276,9 +276,9 @@ void StagedFetch::Send(size_t first_piece, size_t end_piece) {
     __builtin_prefetch(&pieces_[i + kPiecesAhead]);
     if (pieces_[i].hit_count + pieces_[i].absent_count > 0) AddReady(pieces_[i]);
   }
-  lookup_.Send(ready_, DeadlineAfter(service_.clock(), send_wait_max_));
+  lookup_->Send(ready_, DeadlineAfter(service_.clock(), send_wait_max_));
   for (const DeviceRowPiece& ready : ready_) {
-    std::fill_n(lookup_.statuses_of(queries_[ready.query]) + ready.first, ready.statuses.size(),
+    std::fill_n(lookup_->statuses_of(queries_[ready.query]) + ready.first, ready.statuses.size(),
                 kUnanswered);
   }
 }
@@ -337,8 +337,8 @@ void StagedFetch::NoteOutcomes(std::span<TableLookup> tables) {
     }
     table.misses.EndFilter();
     if (table.first_query->staged_rows.data == nullptr)
-      lookup_.StageRows(static_cast<size_t>(table.first_query - queries_.data()),
-                        *table.first_query);
+      lookup_->StageRows(static_cast<size_t>(table.first_query - queries_.data()),
+                         *table.first_query);
   }
 }
 

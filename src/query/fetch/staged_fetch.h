@@ -58,6 +58,9 @@ class StagedFetch final : private ForkJoinTeam::Work {
 
   explicit StagedFetch(Options options);
 
+  // The lookup whose misses are fetched from now on. Between calls, or pieces of a call.
+  void set_lookup(CacheLookup& lookup) { lookup_ = &lookup; }
+
   // Has as many helpers woken as the last call needed.
   void CallHelpers();
 
@@ -136,7 +139,7 @@ class StagedFetch final : private ForkJoinTeam::Work {
   void PromoteTable(const TableLookup& table, size_t hit_count, const LiveModel::Guard& guard);
 
   FetchService& service_;
-  CacheLookup& lookup_;
+  CacheLookup* lookup_;
   const StagedFetchTuning tuning_;
   Duration send_wait_max_{};
   const ForkJoinLease team_;

@@ -124,6 +124,9 @@ class MissingCache final : public DeviceCache {
     return absl::ResourceExhaustedError("holds nothing");
   }
   absl::StatusOr<DeviceCallLease> AcquireCall(size_t) override { return DeviceCallLease(&call); }
+  absl::StatusOr<DeviceCallLease> AcquireCallAhead(size_t) override {
+    return absl::ResourceExhaustedError("there is one call");
+  }
 
   MissingCall call;
 };

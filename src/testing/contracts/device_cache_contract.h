@@ -474,6 +474,20 @@ TEST_P(DeviceCacheContractTest, CallsComeFromABoundedPool) {
   }
 }
 
+TEST_P(DeviceCacheContractTest, OneCallForAPieceAheadIsLentBeyondThem) {
+  UseCache({.calls_max = 2, .call_keys_max = 10});
+  for (int round = 0; round < 3; ++round) {
+    auto ahead = *cache_->AcquireCallAhead(10);
+    EXPECT_EQ(cache_->AcquireCallAhead(0).status().code(), absl::StatusCode::kResourceExhausted);
+    const DeviceCallLease first = *cache_->AcquireCall(10);
+    const DeviceCallLease second = *cache_->AcquireCall(10);
+    EXPECT_EQ(cache_->AcquireCall(0).status().code(), absl::StatusCode::kResourceExhausted);
+    ahead.reset();
+    EXPECT_EQ(cache_->AcquireCall(0).status().code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_TRUE(cache_->AcquireCallAhead(10).ok());
+  }
+}
+
 TEST_P(DeviceCacheContractTest, BeginRefusesWhatItCantDoAndMayBeTriedAgain) {
   const StampedTable table = OpenTable(16, 100);
   ContractQuery query{.table = &table, .keys = Sequence(0, 5)};

@@ -143,12 +143,11 @@ class FaultyCache final : public DeviceCache {
   }
   absl::StatusOr<DeviceCallLease> AcquireCall(size_t keys_max) override {
     return Run(faults_, TierOperation::kAcquireCall, kNoDeadline,
-               [&]() -> absl::StatusOr<DeviceCallLease> {
-                 HPS_ASSIGN_OR_RETURN(DeviceCallLease call, cache_->AcquireCall(keys_max));
-                 FaultyDeviceCall& own = TakeCall();
-                 own.Lend(std::move(call));
-                 return DeviceCallLease(&own);
-               });
+               [&] { return Lend(cache_->AcquireCall(keys_max)); });
+  }
+  absl::StatusOr<DeviceCallLease> AcquireCallAhead(size_t keys_max) override {
+    return Run(faults_, TierOperation::kAcquireCall, kNoDeadline,
+               [&] { return Lend(cache_->AcquireCallAhead(keys_max)); });
   }
   void GiveBack(FaultyDeviceCall* call) {
     MutexLock lock(mutex_);
@@ -156,6 +155,12 @@ class FaultyCache final : public DeviceCache {
   }
 
  private:
+  absl::StatusOr<DeviceCallLease> Lend(absl::StatusOr<DeviceCallLease> call) {
+    HPS_RETURN_IF_ERROR(call.status());
+    FaultyDeviceCall& own = TakeCall();
+    own.Lend(*std::move(call));
+    return DeviceCallLease(&own);
+  }
   FaultyDeviceCall& TakeCall() {
     MutexLock lock(mutex_);
     if (free_.empty()) {

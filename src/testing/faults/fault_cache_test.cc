@@ -102,6 +102,10 @@ class NotingCache final : public DeviceCache {
     calls_->emplace_back("AcquireCall");
     return DeviceCallLease(&call);
   }
+  absl::StatusOr<DeviceCallLease> AcquireCallAhead(size_t) override {
+    calls_->emplace_back("AcquireCallAhead");
+    return DeviceCallLease(&call);
+  }
 
   NotingCall call;
   const DeviceCacheTable* opened = nullptr;

@@ -1,6 +1,7 @@
 #include "testing/host_device_cache/host_cache.h"
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <new>
 #include <optional>
@@ -32,21 +33,29 @@ class HostCache final : public DeviceCache {
   uint64_t TableBytes(size_t row_bytes, uint64_t row_count) const override;
   absl::StatusOr<std::unique_ptr<DeviceCacheTable>> OpenTable(size_t row_bytes,
                                                               uint64_t bytes_max) override;
-  absl::StatusOr<DeviceCallLease> AcquireCall(size_t keys_max) override;
+  absl::StatusOr<DeviceCallLease> AcquireCall(size_t keys_max) override {
+    return LendCall(keys_max, kForLookups);
+  }
+  absl::StatusOr<DeviceCallLease> AcquireCallAhead(size_t keys_max) override {
+    return LendCall(keys_max, kForPiecesAhead);
+  }
 
  private:
+  enum Use { kForLookups, kForPiecesAhead };
+  absl::StatusOr<DeviceCallLease> LendCall(size_t keys_max, Use use);
+
   const HostCacheOptions options_;
   ByteBudget budget_{"host cache", options_.bytes_max};
   std::unique_ptr<std::byte[]> staging_;
   std::vector<std::unique_ptr<HostCall>> calls_;
   Mutex mutex_;
   // Capacity for all calls is reserved: giving one back never allocates.
-  std::vector<HostCall*> free_calls_ HPS_GUARDED_BY(mutex_);
+  std::array<std::vector<HostCall*>, 2> free_calls_ HPS_GUARDED_BY(mutex_);  // by use
 };
 
 HostCache::~HostCache() {
   MutexLock lock(mutex_);
-  HPS_CHECK(free_calls_.size() == calls_.size());
+  HPS_CHECK(free_calls_[kForLookups].size() + free_calls_[kForPiecesAhead].size() == calls_.size());
 }
 
 absl::Status HostCache::MakeCalls() {
@@ -56,22 +65,24 @@ absl::Status HostCache::MakeCalls() {
         " keys and ", options_.call_staging_bytes, " bytes of staging"));
   };
   const std::optional<uint64_t> staging_bytes =
-      CheckedMultiply(options_.calls_max, options_.call_staging_bytes);
+      CheckedMultiply(options_.calls_max + 1, options_.call_staging_bytes);
   if (!staging_bytes.has_value()) return no_memory();
   staging_.reset(new (std::nothrow) std::byte[*staging_bytes]);
   if (staging_ == nullptr) return no_memory();
   try {
     MutexLock lock(mutex_);
-    free_calls_.reserve(options_.calls_max);
-    for (size_t i = 0; i < options_.calls_max; ++i) {
+    free_calls_[kForLookups].reserve(options_.calls_max);
+    free_calls_[kForPiecesAhead].reserve(1);
+    for (size_t i = 0; i <= options_.calls_max; ++i) {
+      const Use use = i < options_.calls_max ? kForLookups : kForPiecesAhead;
       const std::span<std::byte> staging(staging_.get() + i * options_.call_staging_bytes,
                                          options_.call_staging_bytes);
-      const auto give_back = [this](HostCall* call) {
+      const auto give_back = [this, use](HostCall* call) {
         MutexLock giving(mutex_);
-        free_calls_.push_back(call);
+        free_calls_[use].push_back(call);
       };
       calls_.push_back(std::make_unique<HostCall>(options_.call_keys_max, staging, give_back));
-      free_calls_.push_back(calls_.back().get());
+      free_calls_[use].push_back(calls_.back().get());
     }
   } catch (const std::exception&) {
     return no_memory();
@@ -106,7 +117,7 @@ absl::StatusOr<std::unique_ptr<DeviceCacheTable>> HostCache::OpenTable(size_t ro
   return HostCacheTable::Create(row_bytes, slab_count, std::move(lease));
 }
 
-absl::StatusOr<DeviceCallLease> HostCache::AcquireCall(size_t keys_max) {
+absl::StatusOr<DeviceCallLease> HostCache::LendCall(size_t keys_max, Use use) {
   if (keys_max > options_.call_keys_max) {
     return absl::ResourceExhaustedError(
         absl::StrCat("host cache: a call of ", keys_max,
@@ -115,12 +126,13 @@ absl::StatusOr<DeviceCallLease> HostCache::AcquireCall(size_t keys_max) {
   HostCall* call = nullptr;
   {
     MutexLock lock(mutex_);
-    if (free_calls_.empty()) {
+    std::vector<HostCall*>& free = free_calls_[use];
+    if (free.empty()) {
       return absl::ResourceExhaustedError(
           absl::StrCat("host cache: all ", options_.calls_max, " calls are leased"));
     }
-    call = free_calls_.back();
-    free_calls_.pop_back();
+    call = free.back();
+    free.pop_back();
   }
   call->Lease(keys_max);
   return DeviceCallLease(call);
