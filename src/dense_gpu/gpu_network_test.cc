@@ -164,13 +164,29 @@ TEST_F(GpuNetworksTest, RandomNetworks) {
   }
 }
 
+// Scales the weights of each layer so that values stay about as large from layer to layer.
+void NormalizeWeights(DensePlan& plan) {
+  for (const PlanStep& step : plan.steps) {
+    const auto* const gemm = std::get_if<GemmStep>(&step);
+    if (gemm == nullptr) continue;
+    const std::span<float> weights =
+        std::span(plan.weights)
+            .subspan(static_cast<size_t>(gemm->weights), static_cast<size_t>(gemm->n * gemm->k));
+    double squares = 0;
+    for (const float weight : weights) squares += double{weight} * double{weight};
+    const double scale = std::sqrt(static_cast<double>(gemm->n) / squares);
+    for (float& weight : weights) weight = static_cast<float>(weight * scale);
+  }
+}
+
 // The widths of a real model, whose GEMMs take the fast kernels.
 TEST_F(GpuNetworksTest, DlrmOfRealWidths) {
-  const DensePlan plan = PlanOf(DlrmNetwork({.dense = 13,
-                                             .tables = 26,
-                                             .width = 128,
-                                             .bottom = {512, 256},
-                                             .top = {1024, 1024, 512, 256}}));
+  DensePlan plan = PlanOf(DlrmNetwork({.dense = 13,
+                                       .tables = 26,
+                                       .width = 128,
+                                       .bottom = {512, 256},
+                                       .top = {1024, 1024, 512, 256}}));
+  NormalizeWeights(plan);
   for (const auto& [math, bound] : kScoreBounds) {
     SCOPED_TRACE(static_cast<int>(math));
     const auto network = Make(plan, {.batch_max = 256, .math = math});

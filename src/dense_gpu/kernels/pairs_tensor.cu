@@ -7,6 +7,7 @@
 #include <mma.h>
 
 #include <algorithm>
+#include <bit>
 #include <type_traits>
 
 #include "dense_gpu/kernels/elements.cuh"
@@ -25,6 +26,7 @@ constexpr uint32_t kRows = 32;  // of features, with zeros at the end
 constexpr uint32_t kTile = 16;
 constexpr uint32_t kWidthMax = 256;
 constexpr uint32_t kProductStride = kRows + 4;
+constexpr uint32_t kSelectedMax = kRows * kRows;
 constexpr uint32_t kLoads = 8;            // vectors that a lane has under way at once
 constexpr uint32_t kBlocksMax = 132 * 6;  // more samples take turns
 
@@ -80,31 +82,31 @@ struct FeatureRow {
   OnnxElement element;
 };
 
+// `shift`: of the vectors of a row, a power of two.
 template <typename Type>
 __device__ void CopyFeatures(const StepPairs& pairs, const FeatureRow* rows, uint32_t sample,
-                             typename Type::Stored* features) {
+                             uint32_t shift, typename Type::Stored* features) {
   const uint32_t lane = threadIdx.x % kLanes;
-  const uint32_t row_vectors = pairs.width / 4;
-  const uint32_t vectors = kRows * row_vectors;
+  const uint32_t vectors = kRows << shift;
+  const uint32_t stride = StrideOf<Type>(pairs.width);
   for (uint32_t begin = lane; begin < vectors; begin += kLanes * kLoads) {
     float4 values[kLoads];
 #pragma unroll
     for (uint32_t i = 0; i < kLoads; ++i) {
       const uint32_t v = begin + i * kLanes;
-      const uint32_t r = v / row_vectors;
+      const uint32_t r = v >> shift;
       values[i] = make_float4(0, 0, 0, 0);
       if (r >= pairs.row_count) continue;
       const FeatureRow& row = rows[r];
       values[i] =
-          LoadFloats(row.data, row.element, sample * row.sample_stride + (v - r * row_vectors) * 4);
+          LoadFloats(row.data, row.element, sample * row.sample_stride + ((v - (r << shift)) << 2));
     }
 #pragma unroll
     for (uint32_t i = 0; i < kLoads; ++i) {
       const uint32_t v = begin + i * kLanes;
-      const uint32_t r = v / row_vectors;
+      const uint32_t r = v >> shift;
       if (v < vectors)
-        StoreRounded<Type>(features + r * StrideOf<Type>(pairs.width) + (v - r * row_vectors) * 4,
-                           values[i]);
+        StoreRounded<Type>(features + r * stride + ((v - (r << shift)) << 2), values[i]);
     }
   }
 }
@@ -139,17 +141,46 @@ __device__ void Multiply(const typename Type::Stored* features, uint32_t width, 
   __syncwarp();
 }
 
+// Stores the selected products of a sample; `positions`: where they lie.
+__device__ void StoreSelected(const StepPairs& pairs, const uint16_t* positions, uint32_t sample,
+                              const float* products) {
+  const StepMemory& to = pairs.output;
+  const uint32_t lane = threadIdx.x % kLanes;
+  const int64_t out = sample * pairs.output_stride;
+  uint32_t stored = 0;
+  // Two of 16 bits at once, where they begin at a word.
+  if (to.element != OnnxElement::kFloat32 && pairs.output_stride % 2 == 0 &&
+      reinterpret_cast<uintptr_t>(to.data) % sizeof(uint32_t) == 0) {
+    auto* const words = reinterpret_cast<uint32_t*>(to.data) + out / 2;
+    const uint32_t word_count = pairs.selected_count / 2;
+#pragma unroll 4
+    for (uint32_t w = lane; w < word_count; w += kLanes)
+      words[w] = Pack(products[positions[2 * w]], products[positions[2 * w + 1]], to.element);
+    stored = 2 * word_count;
+  }
+#pragma unroll 4
+  for (uint32_t e = stored + lane; e < pairs.selected_count; e += kLanes)
+    StoreFloat(to.data, to.element, out + e, products[positions[e]]);
+}
+
 template <typename Type>
 __global__ void __launch_bounds__(kThreads)
-    TensorPairsKernel(StepPairs pairs, const RunArguments* arguments) {
+    TensorPairsKernel(StepPairs pairs, uint32_t shift, const RunArguments* arguments) {
   alignas(32) extern __shared__ std::byte memory[];
   __shared__ FeatureRow rows[kRows];
+  __shared__ uint16_t positions[kSelectedMax];
   const uint32_t batch = arguments->batch;
   if (threadIdx.x < pairs.row_count) {
     const StepPairsRow row = pairs.rows[threadIdx.x];
     const uint32_t bytes = row.element == OnnxElement::kFloat32 ? 4 : 2;
     const std::byte* const begin = row.input >= 0 ? arguments->inputs[row.input] : row.data;
     rows[threadIdx.x] = {begin + row.offset * bytes, row.sample_stride, row.element};
+  }
+  for (uint32_t e = threadIdx.x; e < pairs.selected_count; e += kThreads) {
+    const auto pair = static_cast<uint32_t>(pairs.selected[e]);
+    const uint32_t first = pair / pairs.row_count;
+    const uint32_t second = pair - first * pairs.row_count;
+    positions[e] = static_cast<uint16_t>(max(first, second) * kProductStride + min(first, second));
   }
   __syncthreads();
   const uint32_t warp = threadIdx.x / kLanes;
@@ -158,17 +189,10 @@ __global__ void __launch_bounds__(kThreads)
   auto* const products = reinterpret_cast<float*>(own);
   for (uint32_t sample = blockIdx.x * kWarps + warp; sample < min(batch, pairs.samples);
        sample += gridDim.x * kWarps) {
-    CopyFeatures<Type>(pairs, rows, sample, features);
+    CopyFeatures<Type>(pairs, rows, sample, shift, features);
     __syncwarp();
     Multiply<Type>(features, pairs.width, products);
-    const int64_t out = sample * pairs.output_stride;
-    for (uint32_t e = threadIdx.x % kLanes; e < pairs.selected_count; e += kLanes) {
-      const auto pair = static_cast<uint32_t>(pairs.selected[e]);
-      const uint32_t first = pair / pairs.row_count;
-      const uint32_t second = pair - first * pairs.row_count;
-      StoreFloat(pairs.output.data, pairs.output.element, out + e,
-                 products[max(first, second) * kProductStride + min(first, second)]);
-    }
+    StoreSelected(pairs, positions, sample, products);
     __syncwarp();  // before the next features take the products' place
   }
 }
@@ -181,7 +205,8 @@ absl::Status Launch(const StepPairs& pairs, const RunArguments* arguments, cudaS
                            static_cast<int>(std::max<uint32_t>(bytes, 48 * 1024)));
   if (error != cudaSuccess) return CudaStatus(error, "shared memory of the pairs' kernel");
   const uint32_t blocks = std::min((pairs.samples + kWarps - 1) / kWarps, kBlocksMax);
-  TensorPairsKernel<Type><<<blocks, kThreads, bytes, stream>>>(pairs, arguments);
+  const auto shift = static_cast<uint32_t>(std::countr_zero(pairs.width / 4));
+  TensorPairsKernel<Type><<<blocks, kThreads, bytes, stream>>>(pairs, shift, arguments);
   return CudaStatus(cudaGetLastError(), "launch of the pairs' kernel");
 }
 
@@ -189,7 +214,8 @@ absl::Status Launch(const StepPairs& pairs, const RunArguments* arguments, cudaS
 
 bool FitsTensorCores(const StepPairs& pairs) {
   return pairs.math != DenseMath::kFloat32 && pairs.is_aligned && pairs.row_count <= kRows &&
-         pairs.width % kTile == 0 && pairs.width <= kWidthMax;
+         pairs.selected_count <= kSelectedMax && std::has_single_bit(pairs.width) &&
+         pairs.width >= kTile && pairs.width <= kWidthMax;
 }
 
 absl::Status LaunchPairsOnTensorCores(const StepPairs& pairs, const RunArguments* arguments,

@@ -8,7 +8,8 @@
 
 namespace hps {
 
-// At most 32 features, aligned, of a width that is a multiple of 16 up to 256; not float32.
+// At most 32 features, aligned, of a width of 16 to 256 that is a power of two; at most 1,024
+// products of them; not in float32.
 bool FitsTensorCores(const StepPairs& pairs);
 
 // REQUIRES: FitsTensorCores. Does not write outputs of padding samples. Errors: INTERNAL.
