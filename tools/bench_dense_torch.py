@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """PyTorch's time for the network of `hps bench dense`: compiled, in CUDA graphs.
 
-    python3 tools/bench_dense_torch.py [--hps F.json] [--out F.json] [--batches 1024,65536] [--math tf32,float16]
+    python3 tools/bench_dense_torch.py [--hps F.json] [--out F.json] [--batches 1024,65536]
+        [--math tf32,float16]
 
 DLRM with 26 tables of width 128, layers of Criteo's; rows and dense numbers are on the device, one
 tensor per table; in float16 and bfloat16 they and the weights are of that type. `torch.compile` in

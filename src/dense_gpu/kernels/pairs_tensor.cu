@@ -4,6 +4,8 @@
 // products while it copies them into shared memory, multiplies them with themselves in tiles of
 // 16 x 16 (of the upper right tile it needs the mirror image only), and stores the selected
 // products.
+#include "dense_gpu/kernels/pairs_tensor.h"
+
 #include <mma.h>
 
 #include <algorithm>
@@ -11,7 +13,6 @@
 #include <type_traits>
 
 #include "dense_gpu/kernels/elements.cuh"
-#include "dense_gpu/kernels/pairs_tensor.h"
 #include "l1_gpu/cuda_status.h"
 
 namespace hps {
