@@ -132,8 +132,8 @@ TESTED_BY = {
     "src/c_api/c_api_test.cc": ["store_json"],
     "src/dense_gpu/gpu_network_test.cc": [
         "cublas", "gemm", "gpu_batch", *(f"src/dense_gpu/kernels/{name}"
-                                         for name in ("elementwise", "narrow", "pairs", "pairs_tensor",
-                                                      "rows"))],
+                                         for name in ("elementwise", "narrow", "pairs",
+                                                      "pairs_tensor", "rows"))],
     "src/dense_gpu/gpu_dense_network_test.cc": ["gpu_dense_session"],
     "src/inference/device_lookup_test.cc": ["device_feed", "src/dense_gpu/gpu_row_room",
                                             "src/dense_gpu/kernels/bags"],

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <random>
 #include <span>
@@ -32,7 +31,8 @@ constexpr double kAlpha = 1.05;
 constexpr double kScale = 0.01;  // of the rows of large tables: half a million rows of all
 constexpr double kQuickScale = 0.001;
 constexpr size_t kInstancesMax = 8;
-constexpr size_t kKeySets = 4;  // of an instance, in rotation
+constexpr size_t kSamplesMax = 65'536;  // of a request: its keys are one lookup
+constexpr size_t kKeySets = 4;          // of an instance, in rotation
 constexpr auto kTimeout = std::chrono::seconds(20);
 
 struct Case {
@@ -96,8 +96,7 @@ class CtrStore {
     config.l1.devices = {device};
     config.l1.bytes_max = 4 * store->tables_.row_count() * store->tables_.row_bytes();
     config.l1.preload = 1;
-    if (const char* keys = std::getenv("HPS_BENCH_CALL_KEYS"))
-      config.l1.call_keys_max = std::atoi(keys);
+    config.l1.call_keys_max = static_cast<uint32_t>(store->tables_.table_count() * kSamplesMax);
     config.l2.bytes_max = 2 * store->tables_.row_count() * store->tables_.row_bytes();
     config.l2.preload = 1;
     HPS_ASSIGN_OR_RETURN(store->store_, Store::Open(config, OpenMode::kReadOnly));
@@ -328,7 +327,7 @@ absl::Status MeasureCase(CtrStore& store, const Case& of, double seconds,
           std::make_unique<Instance>(store.tables(), slot, of.samples, store.call_keys_max()));
     }
     HPS_ASSIGN_OR_RETURN(const Rate host,
-                         MeasureRate(*through_host, instances, of.samples, seconds / 2));
+                         MeasureRate(*through_host, instances, of.samples, seconds / 200));
     HPS_ASSIGN_OR_RETURN(const Rate rate, MeasureRate(*on_device, instances, of.samples, seconds));
     if (one_per_s == 0) one_per_s = rate.samples_per_s;
     results.push_back(ResultOf(rate, host, of, count, one_per_s));
@@ -351,7 +350,7 @@ absl::StatusOr<std::vector<Result>> RunCtrOnDevice(const Options& options) {
       continue;
     }
     cases.push_back({.samples = 1024, .instances = {1, 2, 4, 8}, .math = math});
-    cases.push_back({.samples = 65'536, .instances = {1, 2, 4}, .math = math});
+    cases.push_back({.samples = kSamplesMax, .instances = {1, 2, 4}, .math = math});
   }
   std::erase_if(cases,
                 [&](const Case& of) { return of.Name().find(options.only) == std::string::npos; });
