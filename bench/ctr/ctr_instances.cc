@@ -327,7 +327,7 @@ absl::Status MeasureCase(CtrStore& store, const Case& of, double seconds,
           std::make_unique<Instance>(store.tables(), slot, of.samples, store.call_keys_max()));
     }
     HPS_ASSIGN_OR_RETURN(const Rate host,
-                         MeasureRate(*through_host, instances, of.samples, seconds / 200));
+                         MeasureRate(*through_host, instances, of.samples, seconds / 2));
     HPS_ASSIGN_OR_RETURN(const Rate rate, MeasureRate(*on_device, instances, of.samples, seconds));
     if (one_per_s == 0) one_per_s = rate.samples_per_s;
     results.push_back(ResultOf(rate, host, of, count, one_per_s));
