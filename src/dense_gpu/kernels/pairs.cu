@@ -2,8 +2,8 @@
 //
 // Bound: memory. Reads each feature once from where it lies, input or buffer, and writes the
 // selected products: 13.8 KB and 1.4 KB per sample of 27 features of width 128. A concatenation
-// with a batched GEMM would write and read the features once more. This is the kernel for float32;
-// pairs_tensor.cu has the one for tensor cores.
+// with a batched GEMM would write and read the features once more. This is the kernel for float32
+// and TF32; pairs_tensor.cu has the one for 16 bits.
 #include <cuda_pipeline.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Dot products of all pairs of a sample's features on tensor cores (pairs.cu has them in float32).
+// Dot products of all pairs of a sample's features in 16 bits, on tensor cores. In TF32 they would
+// take longer than pairs.cu takes in float32: the features fill more of the shared memory.
 //
 // Bound: memory, as for pairs.cu. A warp has a sample: it rounds the features to the type of the
 // products while it copies them into shared memory, multiplies them with themselves in tiles of
@@ -10,7 +11,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <type_traits>
 
 #include "dense_gpu/kernels/elements.cuh"
 #include "l1_gpu/cuda_status.h"
@@ -34,18 +34,11 @@ constexpr uint32_t kBlocksMax = 132 * 6;  // more samples take turns
 // What the tensor cores multiply, and how it lies in shared memory.
 struct Half {
   using Stored = __half;
-  using Multiplied = __half;
-  static constexpr uint32_t kDepth = 16;
+  static constexpr OnnxElement kElement = OnnxElement::kFloat16;
 };
 struct Bfloat16 {
   using Stored = __nv_bfloat16;
-  using Multiplied = __nv_bfloat16;
-  static constexpr uint32_t kDepth = 16;
-};
-struct Tf32 {
-  using Stored = float;
-  using Multiplied = wmma::precision::tf32;
-  static constexpr uint32_t kDepth = 8;
+  static constexpr OnnxElement kElement = OnnxElement::kBfloat16;
 };
 
 // Rows lie in shared memory with 16 bytes between them: rows of a tile are in different banks.
@@ -64,16 +57,8 @@ __host__ __device__ constexpr uint32_t WarpBytes(uint32_t width) {
 
 template <typename Type>
 __device__ void StoreRounded(typename Type::Stored* to, const float4& values) {
-  if constexpr (std::is_same_v<Type, Tf32>) {
-    *reinterpret_cast<float4*>(to) =
-        make_float4(wmma::__float_to_tf32(values.x), wmma::__float_to_tf32(values.y),
-                    wmma::__float_to_tf32(values.z), wmma::__float_to_tf32(values.w));
-  } else {
-    constexpr OnnxElement kElement =
-        std::is_same_v<Type, Half> ? OnnxElement::kFloat16 : OnnxElement::kBfloat16;
-    *reinterpret_cast<uint2*>(to) =
-        make_uint2(Pack(values.x, values.y, kElement), Pack(values.z, values.w, kElement));
-  }
+  *reinterpret_cast<uint2*>(to) = make_uint2(Pack(values.x, values.y, Type::kElement),
+                                             Pack(values.z, values.w, Type::kElement));
 }
 
 // Where the features of sample 0 are, and the steps to the next sample's.
@@ -115,14 +100,14 @@ __device__ void CopyFeatures(const StepPairs& pairs, const FeatureRow* rows, uin
 // Products of features [0, 32) with each other, but for the upper right tile.
 template <typename Type>
 __device__ void Multiply(const typename Type::Stored* features, uint32_t width, float* products) {
-  using Left = wmma::fragment<wmma::matrix_a, kTile, kTile, Type::kDepth, typename Type::Multiplied,
-                              wmma::row_major>;
-  using Right = wmma::fragment<wmma::matrix_b, kTile, kTile, Type::kDepth,
-                               typename Type::Multiplied, wmma::col_major>;
-  wmma::fragment<wmma::accumulator, kTile, kTile, Type::kDepth, float> sums[3];
+  using Left =
+      wmma::fragment<wmma::matrix_a, kTile, kTile, kTile, typename Type::Stored, wmma::row_major>;
+  using Right =
+      wmma::fragment<wmma::matrix_b, kTile, kTile, kTile, typename Type::Stored, wmma::col_major>;
+  wmma::fragment<wmma::accumulator, kTile, kTile, kTile, float> sums[3];
   for (auto& sum : sums) wmma::fill_fragment(sum, 0.0F);
   const uint32_t stride = StrideOf<Type>(width);
-  for (uint32_t k = 0; k < width; k += Type::kDepth) {
+  for (uint32_t k = 0; k < width; k += kTile) {
     Left upper, lower;
     Right left, right;
     wmma::load_matrix_sync(upper, features + k, stride);
@@ -214,21 +199,16 @@ absl::Status Launch(const StepPairs& pairs, const RunArguments* arguments, cudaS
 }  // namespace
 
 bool FitsTensorCores(const StepPairs& pairs) {
-  return pairs.math != DenseMath::kFloat32 && pairs.is_aligned && pairs.row_count <= kRows &&
+  const bool has_16_bits = pairs.math == DenseMath::kFloat16 || pairs.math == DenseMath::kBfloat16;
+  return has_16_bits && pairs.is_aligned && pairs.row_count <= kRows &&
          pairs.selected_count <= kSelectedMax && std::has_single_bit(pairs.width) &&
          pairs.width >= kTile && pairs.width <= kWidthMax;
 }
 
 absl::Status LaunchPairsOnTensorCores(const StepPairs& pairs, const RunArguments* arguments,
                                       cudaStream_t stream) {
-  switch (pairs.math) {
-    case DenseMath::kFloat16:
-      return Launch<Half>(pairs, arguments, stream);
-    case DenseMath::kBfloat16:
-      return Launch<Bfloat16>(pairs, arguments, stream);
-    default:
-      return Launch<Tf32>(pairs, arguments, stream);
-  }
+  return pairs.math == DenseMath::kFloat16 ? Launch<Half>(pairs, arguments, stream)
+                                           : Launch<Bfloat16>(pairs, arguments, stream);
 }
 
 }  // namespace hps

@@ -9,7 +9,7 @@
 namespace hps {
 
 // At most 32 features, aligned, of a width of 16 to 256 that is a power of two; at most 1,024
-// products of them; not in float32.
+// products of them; in float16 or bfloat16.
 bool FitsTensorCores(const StepPairs& pairs);
 
 // REQUIRES: FitsTensorCores. Does not write outputs of padding samples. Errors: INTERNAL.
