@@ -18,7 +18,7 @@ std::span<const NamedScenario> Scenarios() {
       {.name = "freshness", .run = RunFreshnessScenario},
       {.name = "refresh", .run = RunRefreshScenario, .takes_device = true, .has_cases = true},
       {.name = "redis", .run = RunRedisScenario},
-      {.name = "ctr", .run = RunCtrScenario, .takes_device = true},
+      {.name = "ctr", .run = RunCtrScenario, .takes_device = true, .has_cases = true},
       {.name = "load", .run = RunLoadScenario},
   };
   return scenarios;

@@ -237,7 +237,7 @@ CLI::App* AddBench(CLI::App& app, BenchArguments& arguments) {
       ->capture_default_str();
   command->add_flag("--full", arguments.full,
                     "dlrm: every case, not the usual ones; refresh: a cache of 10 GB");
-  command->add_option("--only", arguments.only, "dlrm: cases with this in their name")
+  command->add_option("--only", arguments.only, "dlrm, ctr: cases with this in their name")
       ->type_name("TEXT");
   command->footer("Example:\n  hps bench l2\n  hps bench session --out session.json");
   return command;

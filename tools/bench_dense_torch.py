@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """PyTorch's time for the network of `hps bench dense`: compiled, in CUDA graphs.
 
-    python3 tools/bench_dense_torch.py [--hps F.json] [--out F.json] [--batches 1024,8192,65536]
+    python3 tools/bench_dense_torch.py [--hps F.json] [--out F.json] [--batches 1024,65536]
+        [--math tf32,float16]
 
 DLRM with 26 tables of width 128, layers of Criteo's; rows and dense numbers are on the device, one
-tensor per table. `torch.compile` with "max-autotune-no-cudagraphs" or, with --mode, another one;
-the compiled network is recorded in a CUDA graph. With --hps, the JSON of `hps bench dense` of the
-same machine, prints the ratio of the times.
+tensor per table; in float16 and bfloat16 they and the weights are of that type. `torch.compile` in
+its default mode or, with --mode, another one; the compiled network is recorded in a CUDA graph.
+With --hps, the JSON of `hps bench dense` of the same machine, prints the ratio of the times.
 """
 
 import argparse
@@ -16,6 +17,8 @@ import statistics
 import torch
 
 TABLES, WIDTH, DENSE = 26, 128, 13
+TYPES = {"float32": torch.float32, "tf32": torch.float32, "float16": torch.float16,
+         "bfloat16": torch.bfloat16}
 
 
 def mlp(*widths: int) -> torch.nn.Sequential:
@@ -59,9 +62,9 @@ def microseconds(call, calls: int, runs: int = 15) -> float:
     return statistics.median(times)
 
 
-def measure(model: torch.nn.Module, mode: str, batch: int) -> float:
-    inputs = [torch.randn(batch, DENSE, device="cuda")]
-    inputs += [torch.randn(batch, WIDTH, device="cuda") for _ in range(TABLES)]
+def measure(model: torch.nn.Module, mode: str, batch: int, kind: torch.dtype) -> float:
+    inputs = [torch.randn(batch, DENSE, device="cuda", dtype=kind)]
+    inputs += [torch.randn(batch, WIDTH, device="cuda", dtype=kind) for _ in range(TABLES)]
     torch.compiler.reset()
     network = model if mode == "eager" else torch.compile(model, mode=mode, dynamic=False)
     stream = torch.cuda.Stream()
@@ -87,8 +90,8 @@ def main() -> None:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hps")
     parser.add_argument("--out")
-    parser.add_argument("--batches", default="1024,8192,65536")
-    parser.add_argument("--math", default="float32,tf32")
+    parser.add_argument("--batches", default="1024,4096,16384,65536")
+    parser.add_argument("--math", default="float32,tf32,float16,bfloat16")
     parser.add_argument("--mode", default="default",
                         help="of torch.compile; or `eager`: a CUDA graph without torch.compile")
     asked = parser.parse_args()
@@ -98,8 +101,9 @@ def main() -> None:
     figures = {}
     for math in asked.math.split(","):
         torch.set_float32_matmul_precision("high" if math == "tf32" else "highest")
+        model = model.to(TYPES[math])
         for batch in map(int, asked.batches.split(",")):
-            time_us = measure(model, asked.mode, batch)
+            time_us = measure(model, asked.mode, batch, TYPES[math])
             figures[f"{math} {batch}"] = time_us
             line = f"{math:8} batch {batch:6}: {asked.mode} {time_us:9.1f} us"
             if (math, batch) in hps:

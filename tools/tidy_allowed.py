@@ -133,7 +133,7 @@ TESTED_BY = {
     "src/dense_gpu/gpu_network_test.cc": [
         "cublas", "gemm", "gpu_batch", *(f"src/dense_gpu/kernels/{name}"
                                          for name in ("elementwise", "narrow", "pairs",
-                                                      "rows"))],
+                                                      "pairs_tensor", "rows"))],
     "src/dense_gpu/gpu_dense_network_test.cc": ["gpu_dense_session"],
     "src/inference/device_lookup_test.cc": ["device_feed", "src/dense_gpu/gpu_row_room",
                                             "src/dense_gpu/kernels/bags"],

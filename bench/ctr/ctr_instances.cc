@@ -31,12 +31,19 @@ constexpr double kAlpha = 1.05;
 constexpr double kScale = 0.01;  // of the rows of large tables: half a million rows of all
 constexpr double kQuickScale = 0.001;
 constexpr size_t kInstancesMax = 8;
-constexpr size_t kKeySets = 4;  // of an instance, in rotation
+constexpr size_t kSamplesMax = 65'536;  // of a request: its keys are one lookup
+constexpr size_t kKeySets = 4;          // of an instance, in rotation
 constexpr auto kTimeout = std::chrono::seconds(20);
 
 struct Case {
   size_t samples = 0;
   std::vector<size_t> instances;
+  DenseMath math = DenseMath::kFloat32;
+
+  std::string MathName() const {
+    return math == DenseMath::kFloat32 ? "float32" : math == DenseMath::kTf32 ? "tf32" : "float16";
+  }
+  std::string Name() const { return absl::StrCat("batch=", samples, " math=", MathName()); }
 };
 
 // A session on a device that has no room for rows: they go through the host.
@@ -89,6 +96,7 @@ class CtrStore {
     config.l1.devices = {device};
     config.l1.bytes_max = 4 * store->tables_.row_count() * store->tables_.row_bytes();
     config.l1.preload = 1;
+    config.l1.call_keys_max = static_cast<uint32_t>(store->tables_.table_count() * kSamplesMax);
     config.l2.bytes_max = 2 * store->tables_.row_count() * store->tables_.row_bytes();
     config.l2.preload = 1;
     HPS_ASSIGN_OR_RETURN(store->store_, Store::Open(config, OpenMode::kReadOnly));
@@ -103,7 +111,9 @@ class CtrStore {
 
   const ClickModel& tables() const { return tables_; }
 
-  absl::StatusOr<ModelVersionRef> OpenVersion(const MakeOnDevice& make) {
+  size_t call_keys_max() const { return config_.l1.call_keys_max; }
+
+  absl::StatusOr<ModelVersionRef> OpenVersion(DenseMath math, const MakeOnDevice& make) {
     std::vector<std::string> names;
     for (size_t i = 0; i < tables_.table_count(); ++i) names.push_back(ClickModel::TableName(i));
     const auto network = std::make_shared<const ModelNetwork>(MakeCtrNetwork(names, kDim));
@@ -113,6 +123,7 @@ class CtrStore {
                                          {.model = kClickModel,
                                           .sessions = kInstancesMax,
                                           .devices = {device_},
+                                          .math = math,
                                           .make_on_device = make}));
     return ModelVersion::Make(
         std::move(model),
@@ -167,21 +178,29 @@ class Instance {
     memory_.resize(outputs_.front().byte_count / sizeof(float));
     outputs_.front().data = std::as_writable_bytes(std::span(memory_)).data();
     ExecutionPlan* const plan = &plan_;
+    const double planned_us = watch.us();
     HPS_RETURN_IF_ERROR(
         executor_.LookUp(version, {&plan, 1}, {.deadline = DeadlineAfter(RealClock(), kTimeout)}));
+    const double looked_up_us = watch.us();
     HPS_RETURN_IF_ERROR(executor_.Predict(version, {&plan, 1}));
     const LookupCounts& counts = executor_.counts();
     hits_ += counts[KeyStatus::kHitL1];
     key_total_ += counts.total();
     latencies_us_.push_back(watch.us());
+    lookups_us_.push_back(looked_up_us - planned_us);
+    networks_us_.push_back(watch.us() - looked_up_us);
     return absl::OkStatus();
   }
 
   void Forget() {
     latencies_us_.clear();
+    lookups_us_.clear();
+    networks_us_.clear();
     hits_ = key_total_ = 0;
   }
   std::span<const double> latencies_us() const { return latencies_us_; }
+  std::span<const double> lookups_us() const { return lookups_us_; }
+  std::span<const double> networks_us() const { return networks_us_; }
   uint64_t hits() const { return hits_; }
   uint64_t key_total() const { return key_total_; }
 
@@ -215,6 +234,8 @@ class Instance {
   ExecutionPlan plan_;
   size_t run_ = 0;
   std::vector<double> latencies_us_;
+  std::vector<double> lookups_us_;   // of them: the keys' way to the device, and the lookup
+  std::vector<double> networks_us_;  // of them: the network, until the scores are there
   uint64_t hits_ = 0;
   uint64_t key_total_ = 0;
 };
@@ -223,6 +244,8 @@ struct Rate {
   double samples_per_s = 0;
   double p50_us = 0;
   double p99_us = 0;
+  double lookup_us = 0;
+  double network_us = 0;
   double hit_rate = 0;
   uint64_t runs = 0;
 };
@@ -249,12 +272,14 @@ absl::StatusOr<Rate> MeasureRate(ModelVersion& version,
   for (const auto& instance : all) instance->Forget();
   const double took = run_for(seconds);
   HPS_RETURN_IF_ERROR(failed);
-  std::vector<double> latencies;
+  std::vector<double> latencies, lookups, networks;
   uint64_t hits = 0;
   uint64_t keys = 0;
   for (const auto& instance : all) {
     latencies.insert(latencies.end(), instance->latencies_us().begin(),
                      instance->latencies_us().end());
+    lookups.insert(lookups.end(), instance->lookups_us().begin(), instance->lookups_us().end());
+    networks.insert(networks.end(), instance->networks_us().begin(), instance->networks_us().end());
     hits += instance->hits();
     keys += instance->key_total();
   }
@@ -262,43 +287,50 @@ absl::StatusOr<Rate> MeasureRate(ModelVersion& version,
       .samples_per_s = static_cast<double>(latencies.size() * samples) / took,
       .p50_us = Median(latencies),
       .p99_us = Quantile(latencies, 0.99),
+      .lookup_us = Median(lookups),
+      .network_us = Median(networks),
       .hit_rate = static_cast<double>(hits) / static_cast<double>(std::max<uint64_t>(keys, 1)),
       .runs = latencies.size()};
 }
 
-Result ResultOf(const Rate& rate, const Rate& through_host, size_t samples, size_t instances,
+Result ResultOf(const Rate& rate, const Rate& through_host, const Case& of, size_t instances,
                 double one_per_s) {
   Result result =
       MakeResult("predict_device", "samples/s", rate.samples_per_s, through_host.samples_per_s);
-  result.params = {{"batch", absl::StrCat(samples)},
+  result.params = {{"batch", absl::StrCat(of.samples)},
                    {"dim", absl::StrCat(kDim)},
                    {"instances", absl::StrCat(instances)},
+                   {"math", of.MathName()},
                    {"tables", "26"}};
   result.p50 = rate.p50_us;
   result.p99 = rate.p99_us;
   result.runs = rate.runs;
   result.measured = {{"of_one_instance", rate.samples_per_s / one_per_s},
                      {"l1_hit_rate", rate.hit_rate},
+                     {"lookup_p50_us", rate.lookup_us},
+                     {"network_p50_us", rate.network_us},
                      {"host_rows_p50_us", through_host.p50_us}};
   return result;
 }
 
 absl::Status MeasureCase(CtrStore& store, const Case& of, double seconds,
                          std::vector<Result>& results) {
-  HPS_ASSIGN_OR_RETURN(const ModelVersionRef on_device, store.OpenVersion(MakeDeviceDenseNetwork));
-  HPS_ASSIGN_OR_RETURN(const ModelVersionRef through_host, store.OpenVersion(MakeWithHostRows));
+  HPS_ASSIGN_OR_RETURN(const ModelVersionRef on_device,
+                       store.OpenVersion(of.math, MakeDeviceDenseNetwork));
+  HPS_ASSIGN_OR_RETURN(const ModelVersionRef through_host,
+                       store.OpenVersion(of.math, MakeWithHostRows));
   double one_per_s = 0;
   for (const size_t count : of.instances) {
     std::vector<std::unique_ptr<Instance>> instances;
     for (size_t slot = 0; slot < count; ++slot) {
       instances.push_back(
-          std::make_unique<Instance>(store.tables(), slot, of.samples, Config().l1.call_keys_max));
+          std::make_unique<Instance>(store.tables(), slot, of.samples, store.call_keys_max()));
     }
     HPS_ASSIGN_OR_RETURN(const Rate host,
-                         MeasureRate(*through_host, instances, of.samples, seconds));
+                         MeasureRate(*through_host, instances, of.samples, seconds / 2));
     HPS_ASSIGN_OR_RETURN(const Rate rate, MeasureRate(*on_device, instances, of.samples, seconds));
     if (one_per_s == 0) one_per_s = rate.samples_per_s;
-    results.push_back(ResultOf(rate, host, of.samples, count, one_per_s));
+    results.push_back(ResultOf(rate, host, of, count, one_per_s));
   }
   const NetworkRuns runs = on_device->predictor()->runs();
   if (runs.on_cpu + runs.device_failures == 0 && runs.on_devices > 0) return absl::OkStatus();
@@ -311,9 +343,21 @@ absl::StatusOr<std::vector<Result>> RunCtrOnDevice(const Options& options) {
   HPS_ASSIGN_OR_RETURN(const std::unique_ptr<CtrStore> store,
                        CtrStore::Create(options.directory + "/ctr_device",
                                         options.quick ? kQuickScale : kScale, options.device));
-  std::vector<Case> cases = {{.samples = 1024, .instances = {1, 2, 4, 8}},
-                             {.samples = 65'536, .instances = {1, 4}}};
-  if (options.quick) cases = {{.samples = 64, .instances = {1, 2}}};
+  std::vector<Case> cases;
+  for (const DenseMath math : {DenseMath::kFloat32, DenseMath::kTf32, DenseMath::kFloat16}) {
+    if (options.quick) {
+      cases.push_back({.samples = 64, .instances = {1, 2}, .math = math});
+      continue;
+    }
+    cases.push_back({.samples = 1024, .instances = {1, 2, 4, 8}, .math = math});
+    cases.push_back({.samples = kSamplesMax, .instances = {1, 2, 4}, .math = math});
+  }
+  std::erase_if(cases,
+                [&](const Case& of) { return of.Name().find(options.only) == std::string::npos; });
+  if (cases.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "no case has '", options.only, "' in its name, as in \"batch=1024 math=tf32\""));
+  }
   std::vector<Result> results;
   for (const Case& of : cases)
     HPS_RETURN_IF_ERROR(MeasureCase(*store, of, options.quick ? 0.05 : 1.0, results));

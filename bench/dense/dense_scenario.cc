@@ -1,4 +1,5 @@
-// The dense network of DLRM on a GPU: the whole network against its matrix products alone.
+// The dense network of DLRM on a GPU, in float32, TF32, float16 and bfloat16: the whole network
+// against its matrix products alone; and its other steps alone.
 //
 // 26 tables of width 128, layers of Criteo's (512-256-128 below, 1024-1024-512-256-1 above). Rows
 // and dense numbers are on the device. tools/bench_dense_torch.py times the same with PyTorch.
@@ -74,12 +75,12 @@ struct DestroyRecorded {
 };
 using Recorded = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, DestroyRecorded>;
 
-// The matrix products as a CUDA graph: launches cost them no more than they cost the network.
-absl::StatusOr<Recorded> RecordGemms(GpuNetworkSession& session, uint32_t batch,
-                                     cudaStream_t stream) {
+// The steps of one kind as a CUDA graph: launches cost them no more than they cost the network.
+absl::StatusOr<Recorded> RecordPart(GpuNetworkSession& session, uint32_t batch, GpuPart part,
+                                    cudaStream_t stream) {
   HPS_RETURN_IF_ERROR(
       CudaStatus(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "recording"));
-  const absl::Status enqueued = session.RunGemms(batch, stream);
+  const absl::Status enqueued = session.RunPart(batch, part, stream);
   cudaGraph_t graph = nullptr;
   HPS_RETURN_IF_ERROR(CudaStatus(cudaStreamEndCapture(stream, &graph), "recording"));
   HPS_RETURN_IF_ERROR(enqueued);
@@ -88,6 +89,19 @@ absl::StatusOr<Recorded> RecordGemms(GpuNetworkSession& session, uint32_t batch,
   (void)cudaGraphDestroy(graph);
   HPS_RETURN_IF_ERROR(status);
   return Recorded(made);
+}
+
+const char* NameOf(DenseMath math) {
+  switch (math) {
+    case DenseMath::kTf32:
+      return "tf32";
+    case DenseMath::kFloat16:
+      return "float16";
+    case DenseMath::kBfloat16:
+      return "bfloat16";
+    default:
+      return "float32";
+  }
 }
 
 absl::StatusOr<std::vector<DeviceBuffer>> MakeInputs(const DensePlan& plan, uint32_t batch) {
@@ -113,20 +127,25 @@ absl::StatusOr<Result> MeasureBatch(GpuNetwork& network, GpuNetworkSession& sess
   HPS_ASSIGN_OR_RETURN(const double whole_us, TimeOf(stream.get(), calls, runs, [&] {
                          return session.Run(batch, pointers, stream.get());
                        }));
-  HPS_ASSIGN_OR_RETURN(const Recorded gemms, RecordGemms(session, batch, stream.get()));
-  HPS_ASSIGN_OR_RETURN(const double gemms_us, TimeOf(stream.get(), calls, runs, [&] {
-                         return CudaStatus(cudaGraphLaunch(gemms.get(), stream.get()), "GEMMs");
-                       }));
+  const auto time_of = [&](GpuPart part) -> absl::StatusOr<double> {
+    HPS_ASSIGN_OR_RETURN(const Recorded steps, RecordPart(session, batch, part, stream.get()));
+    return TimeOf(stream.get(), calls, runs, [&] {
+      return CudaStatus(cudaGraphLaunch(steps.get(), stream.get()), "a part of the network");
+    });
+  };
+  HPS_ASSIGN_OR_RETURN(const double products_us, time_of(GpuPart::kProducts));
+  HPS_ASSIGN_OR_RETURN(const double pairs_us, time_of(GpuPart::kPairs));
+  HPS_ASSIGN_OR_RETURN(const double rest_us, time_of(GpuPart::kRest));
   Result result{.name = "network"};
-  const bool is_tf32 = network.options().math == GpuMath::kTf32;
-  result.params = {{"batch", absl::StrCat(batch)}, {"math", is_tf32 ? "tf32" : "float32"}};
+  result.params = {{"batch", absl::StrCat(batch)}, {"math", NameOf(network.options().math)}};
   result.unit = "us";
   result.figure = whole_us;
-  result.bound = gemms_us;
-  result.ratio = whole_us / gemms_us;
+  result.bound = products_us;
+  result.ratio = whole_us / products_us;
   result.target = "<= 1.43";  // the products are at least 0.7 of the time
   result.runs = runs;
-  result.measured = {{"million samples/s", batch / whole_us}};
+  result.measured = {
+      {"million samples/s", batch / whole_us}, {"pairs_us", pairs_us}, {"rest_us", rest_us}};
   return result;
 }
 
@@ -137,10 +156,12 @@ absl::StatusOr<std::vector<Result>> RunDenseScenario(const Options& options) {
   HPS_RETURN_IF_ERROR(CheckGpuDevice(device));
   const DeviceScope scope(device);
   HPS_RETURN_IF_ERROR(scope.Check());
-  const std::vector<uint32_t> batches =
-      options.quick ? std::vector<uint32_t>{64, 1024} : std::vector<uint32_t>{1024, 8192, 65'536};
+  const std::vector<uint32_t> batches = options.quick
+                                            ? std::vector<uint32_t>{64, 1024}
+                                            : std::vector<uint32_t>{1024, 4096, 16'384, 65'536};
   std::vector<Result> results;
-  for (const GpuMath math : {GpuMath::kFloat32, GpuMath::kTf32}) {
+  for (const DenseMath math :
+       {DenseMath::kFloat32, DenseMath::kTf32, DenseMath::kFloat16, DenseMath::kBfloat16}) {
     HPS_ASSIGN_OR_RETURN(DensePlan plan, CriteoPlan());
     HPS_ASSIGN_OR_RETURN(
         const std::unique_ptr<GpuNetwork> network,

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "hps/dense_math.h"
+
 namespace hps {
 
 // Answer to a request whose rows have not all arrived at its deadline: "degraded" = default rows
@@ -22,6 +24,7 @@ struct ServerConfig {
   LateAnswers late_answers = LateAnswers::kDegraded;
   // Where dense networks run; kAuto: on the GPUs of level 1, if it has any.
   DenseDevice dense_device = DenseDevice::kAuto;
+  DenseMath dense_math = DenseMath::kFloat32;  // on GPUs; the CPU computes in float32
   std::chrono::nanoseconds drain_timeout = std::chrono::seconds(10);
 
   // Capacity. Requests that exceed it are refused at once.

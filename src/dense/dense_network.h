@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "base/byte_budget.h"
 #include "dense/device_rows.h"
+#include "hps/dense_math.h"
 #include "hps/model_network.h"
 #include "onnx/graph.h"
 
@@ -42,8 +43,10 @@ class DenseSession {
   virtual RowRoom* row_room() { return nullptr; }
 
   // As Run, from rows in row_room() and inputs that were sent; in stream order after what has
-  // written the rows. `outputs`: the host's memory, [samples, ...]. REQUIRES: row_room() is not
-  // null. Errors: also DEADLINE_EXCEEDED (the device did not finish), UNAVAILABLE.
+  // written the rows. Any number of samples: the session cuts them into runs, and waits once, for
+  // the last one. `outputs`: the host's memory, [samples, ...]; not written if it fails.
+  // REQUIRES: row_room() is not null. Errors: also DEADLINE_EXCEEDED (the device did not finish),
+  // UNAVAILABLE.
   virtual absl::Status RunFromRows(uint32_t /*samples*/, std::span<const FedInput> /*inputs*/,
                                    std::span<std::byte* const> /*outputs*/) {
     return absl::UnimplementedError("this engine does not run from rows on a device");
@@ -75,17 +78,18 @@ absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeDenseNetwork(const ModelNetwor
 
 struct DeviceDenseOptions {
   int device = 0;
-  uint32_t batch_max = 4096;  // samples of one run
+  uint32_t batch_max = 4096;  // samples of one run of tensors of the host
+  DenseMath math = DenseMath::kFloat32;
   // What the row rooms of the network's sessions take for rows on the device, together with those
   // of other networks. Null: any number of bytes.
   std::shared_ptr<ByteBudget> row_budget{};
 };
 
 // The same on a GPU: tensors of the host go there and come back with each run, and its sessions
-// have a row_room(). Runs of more samples than batch_max are INTERNAL. Errors: UNIMPLEMENTED (this
-// build has no GPUs, or the device does not run the network: the message names the node and its
-// operator), UNAVAILABLE (no such device, no cuBLASLt), INVALID_ARGUMENT (the reader does not take
-// the network), RESOURCE_EXHAUSTED, INTERNAL.
+// have a row_room(). Calls of Run with more samples than batch_max are INTERNAL. Errors:
+// UNIMPLEMENTED (this build has no GPUs, or the device does not run the network: the message names
+// the node and its operator), UNAVAILABLE (no such device, no cuBLASLt), INVALID_ARGUMENT (the
+// reader does not take the network), RESOURCE_EXHAUSTED, INTERNAL.
 absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeDeviceDenseNetwork(
     const ModelNetwork& network, const DeviceDenseOptions& options);
 

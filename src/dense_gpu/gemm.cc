@@ -28,6 +28,11 @@ absl::StatusOr<Timer> MakeTimer() {
   return Timer(event);
 }
 
+cudaDataType_t TypeOf(OnnxElement element) {
+  if (element == OnnxElement::kFloat16) return CUDA_R_16F;
+  return element == OnnxElement::kBfloat16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
 }  // namespace
 
 Gemm::Gemm(const Cublas& cublas, cublasLtHandle_t handle, const GemmShape& shape,
@@ -42,20 +47,20 @@ Gemm::Gemm(const Cublas& cublas, cublasLtHandle_t handle, const GemmShape& shape
       out_(nullptr, cublas.destroy_layout) {}
 
 absl::StatusOr<Gemm> Gemm::Make(const Cublas& cublas, cublasLtHandle_t handle,
-                                const GemmShape& shape, GpuMath math, GemmWorkspace workspace) {
+                                const GemmShape& shape, GemmWorkspace workspace) {
   Gemm gemm(cublas, handle, shape, workspace);
-  HPS_RETURN_IF_ERROR(gemm.SetUp(math));
+  HPS_RETURN_IF_ERROR(gemm.SetUp());
   HPS_RETURN_IF_ERROR(gemm.ChooseAlgorithm());
   return gemm;
 }
 
 // A row-major matrix [rows, columns] is, column-major, [columns, rows].
-absl::Status Gemm::SetLayout(Owned<cublasLtMatrixLayout_t>& layout, const GemmMatrix& matrix,
-                             int64_t rows, int64_t columns) {
+absl::Status Gemm::SetLayout(Owned<cublasLtMatrixLayout_t>& layout, OnnxElement element,
+                             const GemmMatrix& matrix, int64_t rows, int64_t columns) {
   constexpr const char* kWhat = "layout of a matrix";
   cublasLtMatrixLayout_t made = nullptr;
   HPS_RETURN_IF_ERROR(
-      CublasStatus(cublas_->create_layout(&made, CUDA_R_32F, static_cast<uint64_t>(columns),
+      CublasStatus(cublas_->create_layout(&made, TypeOf(element), static_cast<uint64_t>(columns),
                                           static_cast<uint64_t>(rows), matrix.stride),
                    kWhat));
   layout.reset(made);
@@ -68,12 +73,12 @@ absl::Status Gemm::SetLayout(Owned<cublasLtMatrixLayout_t>& layout, const GemmMa
                       kWhat);
 }
 
-absl::Status Gemm::SetUp(GpuMath math) {
+absl::Status Gemm::SetUp() {
   cublasLtMatmulDesc_t operation = nullptr;
   HPS_RETURN_IF_ERROR(CublasStatus(
-      cublas_->create_operation(
-          &operation, math == GpuMath::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
-          CUDA_R_32F),
+      cublas_->create_operation(&operation,
+                                shape_.has_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                                CUDA_R_32F),
       "matrix product"));
   operation_.reset(operation);
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
@@ -86,6 +91,7 @@ absl::Status Gemm::SetUp(GpuMath math) {
   HPS_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_TRANSB, right));
   if (shape_.bias != nullptr) {
     HPS_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, shape_.bias));
+    HPS_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, TypeOf(shape_.out_element)));
   }
   const cublasLtEpilogue_t epilogue =
       shape_.bias != nullptr
@@ -93,11 +99,12 @@ absl::Status Gemm::SetUp(GpuMath math) {
           : (shape_.has_relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT);
   HPS_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue));
   const GemmShape& s = shape_;
-  HPS_RETURN_IF_ERROR(
-      SetLayout(left_, s.b, s.b.is_transposed ? s.n : s.k, s.b.is_transposed ? s.k : s.n));
-  HPS_RETURN_IF_ERROR(
-      SetLayout(right_, s.a, s.a.is_transposed ? s.k : s.m, s.a.is_transposed ? s.m : s.k));
-  return SetLayout(out_, {.stride = s.out_stride, .matrix_stride = s.out_matrix_stride}, s.m, s.n);
+  HPS_RETURN_IF_ERROR(SetLayout(left_, s.element, s.b, s.b.is_transposed ? s.n : s.k,
+                                s.b.is_transposed ? s.k : s.n));
+  HPS_RETURN_IF_ERROR(SetLayout(right_, s.element, s.a, s.a.is_transposed ? s.k : s.m,
+                                s.a.is_transposed ? s.m : s.k));
+  return SetLayout(out_, s.out_element,
+                   {.stride = s.out_stride, .matrix_stride = s.out_matrix_stride}, s.m, s.n);
 }
 
 absl::Status Gemm::ChooseAlgorithm() {
@@ -109,7 +116,7 @@ absl::Status Gemm::ChooseAlgorithm() {
                                            &workspace_.bytes, sizeof(workspace_.bytes)),
                    "preference"));
   const auto set_alignment = [&](cublasLtMatmulPreferenceAttributes_t attribute,
-                                 const float* data) {
+                                 const std::byte* data) {
     constexpr uintptr_t kMax = 256;
     const uintptr_t address = std::bit_cast<uintptr_t>(data) | kMax;
     const auto bytes = static_cast<uint32_t>(address & (~address + 1));

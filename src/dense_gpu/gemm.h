@@ -1,5 +1,5 @@
 // A matrix product of cuBLASLt with its algorithm. It is chosen when the product is made: of those
-// that cuBLASLt proposes, the fastest by a measurement; `out` is overwritten.
+// that cuBLASLt proposes, the fastest by a measurement; `out` is overwritten. Sums are float32.
 //
 // Row-major on the outside: out [m, n] = a [m, k] x b, + bias [n], then ReLU; b is [k, n] or, as
 // weights lie, [n, k]. cuBLASLt sees the transposed product, column-major.
@@ -18,16 +18,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "dense_gpu/cublas.h"
+#include "onnx/graph.h"
 
 namespace hps {
 
-enum class GpuMath : uint8_t {
-  kFloat32,
-  kTf32,  // products of 10-bit mantissas, summed in float32
-};
-
 struct GemmMatrix {
-  const float* data = nullptr;
+  const std::byte* data = nullptr;
   int64_t stride = 0;          // elements from row to row, of the matrix as it lies
   int64_t matrix_stride = 0;   // from matrix to matrix of a batch
   bool is_transposed = false;  // it lies as its transpose
@@ -40,10 +36,13 @@ struct GemmShape {
   int64_t count = 1;  // matrices of a batch
   GemmMatrix a;
   GemmMatrix b;
-  float* out = nullptr;
+  OnnxElement element = OnnxElement::kFloat32;      // of a and b; or float16, bfloat16
+  OnnxElement out_element = OnnxElement::kFloat32;  // of out and bias; or as `element`
+  bool has_tf32 = false;                            // a and b of float32 are rounded to TF32
+  std::byte* out = nullptr;
   int64_t out_stride = 0;
   int64_t out_matrix_stride = 0;
-  const float* bias = nullptr;
+  const std::byte* bias = nullptr;
   bool has_relu = false;
 };
 
@@ -56,7 +55,7 @@ class Gemm {
  public:
   // `handle` is of the current device. Errors: INTERNAL (cuBLASLt has no algorithm for the shape).
   static absl::StatusOr<Gemm> Make(const Cublas& cublas, cublasLtHandle_t handle,
-                                   const GemmShape& shape, GpuMath math, GemmWorkspace workspace);
+                                   const GemmShape& shape, GemmWorkspace workspace);
 
   absl::Status Run(cudaStream_t stream) const;
 
@@ -66,9 +65,9 @@ class Gemm {
 
   Gemm(const Cublas& cublas, cublasLtHandle_t handle, const GemmShape& shape,
        GemmWorkspace workspace);
-  absl::Status SetUp(GpuMath math);
-  absl::Status SetLayout(Owned<cublasLtMatrixLayout_t>& layout, const GemmMatrix& matrix,
-                         int64_t rows, int64_t columns);
+  absl::Status SetUp();
+  absl::Status SetLayout(Owned<cublasLtMatrixLayout_t>& layout, OnnxElement element,
+                         const GemmMatrix& matrix, int64_t rows, int64_t columns);
   absl::Status ChooseAlgorithm();
   absl::Status ChooseByTime(std::span<const cublasLtMatmulHeuristicResult_t> candidates);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -46,16 +47,24 @@ bool TakesVectors(const PlanView& view, bool is_output) {
                      [](int64_t stride) { return stride % kVector == 0; });
 }
 
+int64_t ElementBytes(OnnxElement element) {
+  return static_cast<int64_t>(OnnxElementBytes(static_cast<int32_t>(element)));
+}
+
 absl::Status TooLarge() {
   return absl::UnimplementedError("a step has over 2^32 elements or too many dimensions");
 }
 
 }  // namespace
 
-float* GpuBatch::DataOf(const PlanView& view) const {
+// Every buffer has room for float32; elements of 16 bits take the first half of it.
+StepMemory GpuBatch::MemoryOf(const PlanView& view) const {
   const PlanBuffer& buffer = place_.plan->buffers[view.index];
-  return buffer.is_zero_padded ? place_.padded + buffer.offset * place_.batch_max + view.offset
-                               : place_.arena + buffer.offset * size_ + view.offset;
+  const OnnxElement element = (*place_.buffer_elements)[view.index];
+  const auto room_begin = static_cast<int64_t>(sizeof(float)) * buffer.offset;
+  std::byte* const begin = buffer.is_zero_padded ? place_.padded + room_begin * place_.batch_max
+                                                 : place_.arena + room_begin * size_;
+  return {begin + view.offset * ElementBytes(element), element};
 }
 
 StepView GpuBatch::ViewOf(const PlanView& view) const {
@@ -65,9 +74,11 @@ StepView GpuBatch::ViewOf(const PlanView& view) const {
     made.offset = view.offset;
     made.element = place_.plan->inputs[view.index].element;
   } else if (view.memory == PlanMemory::kWeights) {
-    made.data = place_.weights + view.offset;
+    made.data = std::as_bytes(std::span(place_.weights + view.offset, 1)).data();
   } else {
-    made.data = DataOf(view);
+    const StepMemory memory = MemoryOf(view);
+    made.data = memory.data;
+    made.element = memory.element;
   }
   made.gather_dim = view.gather_dim;
   if (view.gather_dim >= 0) made.gather = place_.indices + view.gather_begin;
@@ -96,13 +107,14 @@ absl::StatusOr<StepEntry> GpuBatch::EntryOf(const ElementwiseEntry& entry) const
                        (output.dims.size() > 1 || output.strides.back() == 1);
   for (size_t i = 0; i + 1 < views.size(); ++i) {
     made.inputs[i] = ViewOf(views[i]);
-    takes_vectors = takes_vectors && TakesVectors(views[i], false) &&
-                    made.inputs[i].element == OnnxElement::kFloat32;
+    takes_vectors =
+        takes_vectors && TakesVectors(views[i], false) &&
+        (views[i].memory == PlanMemory::kBuffer || made.inputs[i].element == OnnxElement::kFloat32);
   }
   made.input_count = static_cast<uint32_t>(entry.inputs.size());
   made.instruction_count = static_cast<uint32_t>(entry.program.size());
   std::copy(entry.program.begin(), entry.program.end(), made.program);
-  made.output = DataOf(output);
+  made.output = MemoryOf(output);
   std::copy(output.strides.begin(), output.strides.end(), made.output_strides);
   made.vector = takes_vectors ? kVector : 1;
   made.vector_count = static_cast<uint32_t>(elements * size_) / made.vector;
@@ -135,11 +147,11 @@ absl::Status GpuBatch::Add(const ElementwiseStep& step) {
 }
 
 absl::Status GpuBatch::AddNarrow(const GemmStep& step) {
-  StepNarrow narrow{.a = DataOf(step.a),
+  StepNarrow narrow{.a = MemoryOf(step.a),
                     .a_stride = step.a.strides[0],
                     .weights = place_.weights + step.weights,
                     .bias = step.bias < 0 ? nullptr : place_.weights + step.bias,
-                    .output = DataOf(step.out),
+                    .output = MemoryOf(step.out),
                     .output_stride = step.out.strides[0],
                     .k = static_cast<uint32_t>(step.k),
                     .columns = static_cast<uint32_t>(step.n),
@@ -160,15 +172,31 @@ absl::Status GpuBatch::AddNarrow(const GemmStep& step) {
 
 absl::Status GpuBatch::Add(const GemmStep& step) {
   if (step.n <= kPlanNarrowMax) return AddNarrow(step);
+  const StepMemory a = MemoryOf(step.a);
+  const StepMemory out = MemoryOf(step.out);
   GemmShape shape{.m = step.a.dims[0] * size_, .n = step.n, .k = step.k};
-  shape.a = {.data = DataOf(step.a), .stride = step.a.strides[0]};
-  shape.b = {.data = place_.weights + step.weights, .stride = step.k, .is_transposed = true};
-  shape.out = DataOf(step.out);
+  shape.a = {.data = a.data, .stride = step.a.strides[0]};
+  shape.b = {.data = WeightsAt(step.weights, a.element), .stride = step.k, .is_transposed = true};
+  shape.out = out.data;
   shape.out_stride = step.out.strides[0];
-  shape.bias = step.bias < 0 ? nullptr : place_.weights + step.bias;
+  shape.bias = step.bias < 0 ? nullptr : WeightsAt(step.bias, out.element);
   shape.has_relu = step.has_relu;
-  HPS_ASSIGN_OR_RETURN(
-      Gemm gemm, Gemm::Make(*place_.cublas, place_.handle, shape, place_.math, place_.workspace));
+  return AddGemm(shape, a.element, out.element);
+}
+
+const std::byte* GpuBatch::WeightsAt(int64_t offset, OnnxElement element) const {
+  if (element != OnnxElement::kFloat32)
+    return place_.short_weights + offset * ElementBytes(element);
+  return std::as_bytes(std::span(place_.weights + offset, 1)).data();
+}
+
+absl::Status GpuBatch::AddGemm(GemmShape shape, OnnxElement element, OnnxElement out_element) {
+  if (shape.m > std::numeric_limits<int32_t>::max()) return TooLarge();
+  shape.element = element;
+  shape.out_element = out_element;
+  shape.has_tf32 = element == OnnxElement::kFloat32 && place_.math != DenseMath::kFloat32;
+  HPS_ASSIGN_OR_RETURN(Gemm gemm,
+                       Gemm::Make(*place_.cublas, place_.handle, shape, place_.workspace));
   launches_.push_back(std::move(gemm));
   return absl::OkStatus();
 }
@@ -176,7 +204,7 @@ absl::Status GpuBatch::Add(const GemmStep& step) {
 absl::Status GpuBatch::Add(const BatchedGemmStep& step) {
   const auto matrix = [this](const PlanView& view) {
     const bool is_transposed = view.strides[2] != 1;
-    return GemmMatrix{.data = DataOf(view),
+    return GemmMatrix{.data = MemoryOf(view).data,
                       .stride = view.strides[is_transposed ? 2 : 1],
                       .matrix_stride = view.strides[0],
                       .is_transposed = is_transposed};
@@ -188,27 +216,30 @@ absl::Status GpuBatch::Add(const BatchedGemmStep& step) {
                   .a = matrix(step.a),
                   .b = matrix(step.b)};
   if (shape.count > std::numeric_limits<int32_t>::max()) return TooLarge();
-  shape.out = DataOf(step.out);
+  const StepMemory out = MemoryOf(step.out);
+  shape.out = out.data;
   shape.out_stride = step.out.strides[1];
   shape.out_matrix_stride = step.out.strides[0];
   // A dimension of 1 leaves its stride open; cuBLASLt wants at least the width.
   shape.a.stride = std::max(shape.a.stride, shape.a.is_transposed ? shape.m : shape.k);
   shape.b.stride = std::max(shape.b.stride, shape.b.is_transposed ? shape.k : shape.n);
-  HPS_ASSIGN_OR_RETURN(
-      Gemm gemm, Gemm::Make(*place_.cublas, place_.handle, shape, place_.math, place_.workspace));
-  launches_.push_back(std::move(gemm));
-  return absl::OkStatus();
+  return AddGemm(shape, MemoryOf(step.a).element, out.element);
 }
 
 absl::Status GpuBatch::Add(const PairsStep& step) {
   std::vector<StepPairsRow> rows;
-  StepPairs pairs{.width = static_cast<uint32_t>(step.width), .samples = size_};
+  StepPairs pairs{
+      .width = static_cast<uint32_t>(step.width), .samples = size_, .math = place_.math};
   pairs.is_aligned = step.width % kVector == 0;
   for (const PlanView& part : step.parts) {
     const bool is_input = part.memory == PlanMemory::kInput;
     for (int64_t r = 0; r < part.dims[1]; ++r) {
       StepPairsRow row{.sample_stride = part.strides[0]};
-      row.data = is_input ? nullptr : DataOf(part);
+      if (!is_input) {
+        const StepMemory memory = MemoryOf(part);
+        row.data = memory.data;
+        row.element = memory.element;
+      }
       row.input = is_input ? static_cast<int32_t>(part.index) : -1;
       row.offset = (is_input ? part.offset : 0) + r * part.strides[1];
       pairs.is_aligned = pairs.is_aligned && row.offset % kVector == 0 &&
@@ -222,7 +253,7 @@ absl::Status GpuBatch::Add(const PairsStep& step) {
   pairs.row_count = static_cast<uint32_t>(rows.size());
   pairs.selected = place_.indices + step.selected_begin;
   pairs.selected_count = static_cast<uint32_t>(step.selected_count);
-  pairs.output = DataOf(step.out);
+  pairs.output = MemoryOf(step.out);
   pairs.output_stride = step.out.strides[0];
   launches_.push_back(PairsLaunch{pairs});
   return absl::OkStatus();
@@ -246,8 +277,8 @@ absl::StatusOr<StepRows> GpuBatch::RowsOf(const PlanView& in, const PlanView& ou
   rows.width = static_cast<uint32_t>(in.dims.back());
   rows.input_stride = in.strides.back();
   rows.output_stride = keeps_last ? out.strides.back() : 1;
-  rows.input = DataOf(in);
-  rows.output = DataOf(out);
+  rows.input = MemoryOf(in);
+  rows.output = MemoryOf(out);
   return rows;
 }
 
@@ -320,17 +351,21 @@ absl::Status GpuBatch::Launch(cudaStream_t stream) const {
   return CudaStatus(cudaGraphLaunch(graph_.get(), stream), "launch of a dense network");
 }
 
-absl::Status GpuBatch::LaunchGemms(cudaStream_t stream) const {
+absl::Status GpuBatch::LaunchPart(GpuPart part, cudaStream_t stream) const {
   for (const StepLaunch& launch : launches_) {
-    if (const auto* gemm = std::get_if<Gemm>(&launch)) {
-      HPS_RETURN_IF_ERROR(gemm->Run(stream));
-    } else if (const auto* narrow = std::get_if<NarrowLaunch>(&launch)) {
-      HPS_RETURN_IF_ERROR(LaunchNarrow(narrow->narrow, stream));
-    }
+    const bool is_product =
+        std::holds_alternative<Gemm>(launch) || std::holds_alternative<NarrowLaunch>(launch);
+    const GpuPart its_part = is_product                                    ? GpuPart::kProducts
+                             : std::holds_alternative<PairsLaunch>(launch) ? GpuPart::kPairs
+                                                                           : GpuPart::kRest;
+    if (its_part == part) HPS_RETURN_IF_ERROR(Enqueue(launch, stream));
   }
   return absl::OkStatus();
 }
 
-const float* GpuBatch::output(size_t i) const { return DataOf(place_.plan->output_views[i]); }
+// Float32Buffers: outputs are never of 16 bits.
+const float* GpuBatch::output(size_t i) const {
+  return reinterpret_cast<const float*>(MemoryOf(place_.plan->output_views[i]).data);
+}
 
 }  // namespace hps

@@ -17,6 +17,7 @@
 #include "dense_gpu/gemm.h"
 #include "dense_gpu/kernels/steps.h"
 #include "dense_plan/plan.h"
+#include "hps/dense_math.h"
 #include "l1_gpu/cuda_resources.h"
 
 namespace hps {
@@ -25,15 +26,24 @@ namespace hps {
 struct GpuPlanPlace {
   const DensePlan* plan = nullptr;
   const float* weights = nullptr;
+  const std::byte* short_weights = nullptr;  // the same in 16 bits, if `math` has them
+  const std::vector<OnnxElement>* buffer_elements = nullptr;
   const int32_t* indices = nullptr;
-  float* arena = nullptr;
-  float* padded = nullptr;
+  std::byte* arena = nullptr;
+  std::byte* padded = nullptr;
   uint32_t batch_max = 0;
   const RunArguments* arguments = nullptr;
   GemmWorkspace workspace;
   const Cublas* cublas = nullptr;
   cublasLtHandle_t handle = nullptr;
-  GpuMath math = GpuMath::kFloat32;
+  DenseMath math = DenseMath::kFloat32;
+};
+
+// Steps of a network, for measurements.
+enum class GpuPart : uint8_t {
+  kProducts,  // matrix products, narrow ones as well
+  kPairs,
+  kRest,  // element by element, reductions, normalizations
 };
 
 class GpuBatch {
@@ -46,7 +56,8 @@ class GpuBatch {
   const float* output(size_t i) const;
 
   absl::Status Launch(cudaStream_t stream) const;
-  absl::Status LaunchGemms(cudaStream_t stream) const;
+  // For measurements: enqueues the steps of one kind alone.
+  absl::Status LaunchPart(GpuPart part, cudaStream_t stream) const;
 
  private:
   struct PairsLaunch {
@@ -78,13 +89,15 @@ class GpuBatch {
   absl::Status Add(const GemmStep& step);
   absl::Status AddNarrow(const GemmStep& step);
   absl::Status Add(const BatchedGemmStep& step);
+  absl::Status AddGemm(GemmShape shape, OnnxElement element, OnnxElement out_element);
+  const std::byte* WeightsAt(int64_t offset, OnnxElement element) const;
   absl::Status Add(const PairsStep& step);
   absl::Status Add(const ReduceStep& step);
   absl::Status Add(const NormalizeStep& step);
   absl::StatusOr<StepEntry> EntryOf(const ElementwiseEntry& entry) const;
   absl::StatusOr<StepRows> RowsOf(const PlanView& in, const PlanView& out, bool keeps_last) const;
   StepView ViewOf(const PlanView& view) const;
-  float* DataOf(const PlanView& view) const;
+  StepMemory MemoryOf(const PlanView& view) const;
   absl::StatusOr<std::byte*> Upload(const void* data, size_t bytes);
 
   GpuPlanPlace place_;

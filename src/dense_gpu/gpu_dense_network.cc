@@ -41,9 +41,10 @@ absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeGpuDenseNetwork(
 
 absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeDeviceDenseNetwork(
     const ModelNetwork& network, const DeviceDenseOptions& options) {
-  return MakeGpuDenseNetwork(
-      network,
-      {.device = options.device, .batch_max = options.batch_max, .row_budget = options.row_budget});
+  return MakeGpuDenseNetwork(network, {.device = options.device,
+                                       .batch_max = options.batch_max,
+                                       .math = options.math,
+                                       .row_budget = options.row_budget});
 }
 
 }  // namespace hps

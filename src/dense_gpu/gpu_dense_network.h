@@ -9,7 +9,7 @@
 
 namespace hps {
 
-// Runs of more samples than options.batch_max are INTERNAL.
+// Calls of DenseSession::Run with more samples than options.batch_max are INTERNAL.
 // Errors: those of OnnxModel::Parse, MakeDensePlan (UNIMPLEMENTED names the node that the device
 // does not run; OpenVINO may) and GpuNetwork::Make.
 absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeGpuDenseNetwork(const ModelNetwork& network,

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/bytes.h"
 #include "dense/test_logistic.h"
 #include "l1_gpu/cuda_status.h"
 #include "onnx/test_models.h"
@@ -55,6 +56,80 @@ TEST_F(GpuDenseNetworkTest, RefusesShapesThatDoNotFit) {
     EXPECT_EQ((*session)->Run({&input, 1}, {&output, 1}).code(), absl::StatusCode::kInternal);
   }
   CheckLogistic(**session, 8);  // and the session goes on
+}
+
+// Rows of two numbers in a session's room: row r is (r % 17 - 8, r % 5).
+class RoomOfRows {
+ public:
+  RoomOfRows(DenseSession& session, uint32_t count) {
+    for (uint32_t r = 0; r < count; ++r) {
+      values_.push_back(static_cast<float>(r % 17) - 8);
+      values_.push_back(static_cast<float>(r % 5));
+    }
+    const auto room = session.row_room()->Make({}, values_.size() * sizeof(float));
+    EXPECT_TRUE(room.ok()) << room.status();
+    rows_ = AsAligned<float>(room->rows);
+    const auto stream = static_cast<cudaStream_t>(session.row_room()->stream().handle);
+    EXPECT_EQ(cudaMemcpyAsync(room->rows, values_.data(), values_.size() * sizeof(float),
+                              cudaMemcpyHostToDevice, stream),
+              cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  }
+  const float* rows() const { return rows_; }
+
+  // Of the sum of rows [begin, end).
+  float Score(uint32_t begin, uint32_t end) const {
+    float a = 0, b = 0;
+    for (uint32_t r = begin; r < end; ++r) a += values_[2 * r], b += values_[2 * r + 1];
+    return Sigmoid(0.5F * a - 0.25F * b + 0.125F);
+  }
+
+ private:
+  std::vector<float> values_;
+  const float* rows_ = nullptr;
+};
+
+// A call is cut into runs of 4 samples, which are enqueued one after the other.
+TEST_F(GpuDenseNetworkTest, RunsManyPiecesOfACallFromRows) {
+  const auto network = MakeGpuDenseNetwork({.onnx = LogisticModel().Bytes()},
+                                           {.batch_max = 4, .buffer_bytes_max = 0});
+  ASSERT_TRUE(network.ok()) << network.status();
+  const auto session = *(*network)->NewSession();
+  for (const uint32_t samples : {11U, 4U, 1U, 501U}) {
+    SCOPED_TRACE(samples);
+    const RoomOfRows room(*session, 2 * samples + 3);
+    std::vector<float> scores(samples, -1);
+    std::byte* const outputs[] = {std::as_writable_bytes(std::span(scores)).data()};
+    // As they lie.
+    FedInput fed = {.dim = 2, .rows = room.rows()};
+    ASSERT_TRUE(session->RunFromRows(samples, {&fed, 1}, outputs).ok());
+    for (uint32_t i = 0; i < samples; ++i) EXPECT_NEAR(scores[i], room.Score(i, i + 1), 1e-6) << i;
+    // Two of each sample, summed.
+    fed.sample_rows = 2;
+    ASSERT_TRUE(session->RunFromRows(samples, {&fed, 1}, outputs).ok());
+    for (uint32_t i = 0; i < samples; ++i)
+      EXPECT_NEAR(scores[i], room.Score(2 * i, 2 * i + 2), 1e-6) << i;
+    // Bags of 0 to 3 rows.
+    std::vector<BagPlace> bags;
+    for (uint32_t i = 0; i < samples; ++i) bags.push_back({i, i + i % 4});
+    fed.bags = bags;
+    ASSERT_TRUE(session->RunFromRows(samples, {&fed, 1}, outputs).ok());
+    for (uint32_t i = 0; i < samples; ++i)
+      EXPECT_NEAR(scores[i], room.Score(i, i + i % 4), 1e-6) << i;
+    // Sent by the client.
+    std::vector<float> sent;
+    for (uint32_t i = 0; i < samples; ++i)
+      sent.push_back(static_cast<float>(i % 7)), sent.push_back(1);
+    const FedInput sent_input = {.sent = std::as_bytes(std::span(sent))};
+    ASSERT_TRUE(session->RunFromRows(samples, {&sent_input, 1}, outputs).ok());
+    for (uint32_t i = 0; i < samples; ++i)
+      EXPECT_NEAR(scores[i], Sigmoid(0.5F * sent[2 * i] - 0.125F), 1e-6) << i;
+    CheckLogistic(*session, 4);  // and from the host
+  }
+  const FedInput lacks = {.sent = std::span<const std::byte>()};
+  std::vector<float> score(1);
+  std::byte* const output[] = {std::as_writable_bytes(std::span(score)).data()};
+  EXPECT_EQ(session->RunFromRows(1, {&lacks, 1}, output).code(), absl::StatusCode::kInternal);
 }
 
 TEST(GpuDenseNetworkRefusalTest, NamesTheOperatorThatItLacks) {

@@ -52,6 +52,26 @@ absl::Status CheckElements(const OnnxValue& input, uint64_t sample_bytes, uint64
                    " samples; together at most ", elements_max, " can be"));
 }
 
+// Samples of the largest runs that a session cuts calls into: a power of two.
+uint32_t RunSamples(const GpuNetwork& network) {
+  constexpr uint32_t kRunSamplesMax = 65'536;
+  uint32_t samples = std::bit_ceil(std::max(1U, network.options().batch_max));
+  while (2 * samples <= kRunSamplesMax &&
+         network.BufferBytes(2 * samples) <= network.options().buffer_bytes_max) {
+    samples *= 2;
+  }
+  return samples;
+}
+
+// A session for runs as large as the device's memory allows.
+absl::StatusOr<std::unique_ptr<GpuNetworkSession>> MakeSession(GpuNetwork& network) {
+  for (uint32_t samples = RunSamples(network);; samples /= 2) {
+    auto made = network.NewSession(samples);
+    const bool may_be_smaller = samples / 2 >= network.options().batch_max && samples > 1;
+    if (made.ok() || !absl::IsResourceExhausted(made.status()) || !may_be_smaller) return made;
+  }
+}
+
 bool HasVectors(const FedInput& input) { return input.dim % 4 == 0 && IsAligned(input.rows); }
 
 }  // namespace
@@ -65,20 +85,20 @@ absl::StatusOr<std::unique_ptr<DenseSession>> GpuDenseSession::Make(GpuNetwork& 
 }
 
 absl::Status GpuDenseSession::SetUp() {
-  HPS_ASSIGN_OR_RETURN(session_, network_.NewSession());
+  HPS_ASSIGN_OR_RETURN(session_, MakeSession(network_));
   HPS_ASSIGN_OR_RETURN(
       room_, GpuRowRoom::Create(network_.options().device, network_.options().row_budget));
   const uint32_t batch_max = network_.options().batch_max;
-  for (size_t i = 0; i < network_.plan().inputs.size(); ++i) {
-    HPS_ASSIGN_OR_RETURN(DeviceBuffer buffer,
-                         MakeDeviceBuffer("a network's input", SampleBytes(i) * batch_max));
-    inputs_.push_back(std::move(buffer));
+  const auto stream = static_cast<cudaStream_t>(room_->stream().handle);
+  inputs_.resize(network_.plan().inputs.size());
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    HPS_RETURN_IF_ERROR(
+        GrowDeviceBuffer(inputs_[i], "a network's input", SampleBytes(i) * batch_max, stream));
   }
   uint64_t output_bytes = 0;
   for (size_t i = 0; i < network_.plan().output_views.size(); ++i)
     output_bytes += Aligned(OutputBytes(i, batch_max));
-  HPS_ASSIGN_OR_RETURN(outputs_, MakePinnedBuffer("a network's outputs", output_bytes));
-  return absl::OkStatus();
+  return GrowPinnedBuffer(outputs_, "a network's outputs", output_bytes);
 }
 
 // Leaks what a device that hangs may still use: to free it would wait for ever.
@@ -105,7 +125,7 @@ uint64_t GpuDenseSession::SampleBytes(size_t input) const {
   return bytes;
 }
 
-uint64_t GpuDenseSession::OutputBytes(size_t output, uint32_t samples) const {
+uint64_t GpuDenseSession::OutputBytes(size_t output, uint64_t samples) const {
   const auto elements = static_cast<uint64_t>(network_.plan().output_views[output].ElementCount());
   return elements * samples * sizeof(float);
 }
@@ -132,6 +152,7 @@ absl::Status GpuDenseSession::Run(std::span<const DenseTensor> inputs,
     pointers_.push_back(inputs_[i].data());
   }
   HPS_RETURN_IF_ERROR(session_->Run(samples, pointers_, stream));
+  HPS_RETURN_IF_ERROR(CopyOutputs(0, samples, samples));
   to_.clear();
   for (const DenseTensor& output : outputs) to_.push_back(output.data);
   return End(samples, to_);
@@ -173,16 +194,73 @@ absl::Status GpuDenseSession::RunFromRows(uint32_t samples, std::span<const FedI
   const DeviceScope scope(network_.options().device);
   HPS_RETURN_IF_ERROR(scope.Check());
   HPS_RETURN_IF_ERROR(Begin());
-  HPS_RETURN_IF_ERROR(Feed(samples, inputs));
-  const auto stream = static_cast<cudaStream_t>(room_->stream().handle);
-  HPS_RETURN_IF_ERROR(session_->Run(samples, pointers_, stream));
+  HPS_RETURN_IF_ERROR(MakeRoom(samples, inputs));
+  brought_begin_ = 0;
+  const uint64_t run_samples = session_->batch_max();
+  for (uint64_t begin = 0; begin < samples; begin += run_samples) {
+    const Part part = {.begin = begin, .count = std::min(run_samples, samples - begin)};
+    HPS_RETURN_IF_ERROR(EnqueuePart(samples, part, inputs));
+  }
   return End(samples, outputs);
 }
 
+// For what the call brings from the host and takes there. No run may wait for memory later.
+absl::Status GpuDenseSession::MakeRoom(uint32_t samples, std::span<const FedInput> inputs) {
+  const uint64_t run_samples = session_->batch_max();
+  const uint64_t least = network_.options().batch_max;  // Run needs room for as many
+  const uint64_t made_samples = std::max(least, std::min<uint64_t>(run_samples, samples));
+  const auto stream = static_cast<cudaStream_t>(room_->stream().handle);
+  uint64_t brought_bytes = 0;
+  for (uint64_t begin = 0; begin < samples; begin += run_samples) {
+    Slice({.begin = begin, .count = std::min(run_samples, samples - begin)}, inputs);
+    for (const size_t i : pooled_) {
+      HPS_RETURN_IF_ERROR(
+          GrowDeviceBuffer(inputs_[i], "a network's input", SampleBytes(i) * made_samples, stream));
+    }
+    brought_bytes += LayOut();
+  }
+  HPS_RETURN_IF_ERROR(GrowPinnedBuffer(brought_, "inputs of a call", brought_bytes));
+  HPS_RETURN_IF_ERROR(GrowDeviceBuffer(brought_there_, "inputs of a call", brought_bytes, stream));
+  uint64_t output_bytes = 0;
+  for (size_t i = 0; i < network_.plan().output_views.size(); ++i)
+    output_bytes += Aligned(OutputBytes(i, std::max<uint64_t>(least, samples)));
+  return GrowPinnedBuffer(outputs_, "a network's outputs", output_bytes);
+}
+
+absl::Status GpuDenseSession::EnqueuePart(uint32_t samples, const Part& part,
+                                          std::span<const FedInput> inputs) {
+  Slice(part, inputs);
+  HPS_RETURN_IF_ERROR(Feed(part.count));
+  HPS_RETURN_IF_ERROR(session_->Run(static_cast<uint32_t>(part.count), pointers_,
+                                    static_cast<cudaStream_t>(room_->stream().handle)));
+  return CopyOutputs(part.begin, part.count, samples);
+}
+
+// Sets fed_ and pooled_.
+void GpuDenseSession::Slice(const Part& part, std::span<const FedInput> inputs) {
+  fed_.assign(inputs.begin(), inputs.end());
+  pooled_.clear();
+  for (size_t i = 0; i < fed_.size(); ++i) {
+    FedInput& input = fed_[i];
+    if (input.dim == 0) {
+      const uint64_t bytes = SampleBytes(i);
+      input.sent = input.sent.subspan(part.begin * bytes, part.count * bytes);
+      continue;
+    }
+    if (!input.bags.empty()) {
+      input.bags = input.bags.subspan(part.begin, part.count);
+    } else if (input.rows != nullptr) {
+      input.rows += part.begin * input.sample_rows * input.dim;
+    }
+    if (!GoesInAsItIs(input)) pooled_.push_back(i);
+  }
+}
+
 absl::Status GpuDenseSession::CheckFed(uint32_t samples, std::span<const FedInput> inputs) const {
+  const uint32_t run_samples = std::min(samples, session_->batch_max());
   for (size_t i = 0; i < inputs.size(); ++i)
-    HPS_RETURN_IF_ERROR(CheckElements(network_.plan().inputs[i], SampleBytes(i), samples));
-  bool all_fit = samples > 0 && samples <= network_.options().batch_max;
+    HPS_RETURN_IF_ERROR(CheckElements(network_.plan().inputs[i], SampleBytes(i), run_samples));
+  bool all_fit = samples > 0;
   for (size_t i = 0; all_fit && i < inputs.size(); ++i) {
     const FedInput& input = inputs[i];
     const uint64_t bytes = SampleBytes(i);
@@ -195,78 +273,75 @@ absl::Status GpuDenseSession::CheckFed(uint32_t samples, std::span<const FedInpu
               (input.bags.empty() || input.bags.size() == samples);
   }
   if (all_fit) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("the dense network failed: rows or inputs of a run of ",
-                                          samples,
-                                          " samples do not have its shapes, or it has over ",
-                                          network_.options().batch_max, " samples"));
+  return absl::InternalError(absl::StrCat("the dense network failed: rows or inputs of ", samples,
+                                          " samples do not have its shapes"));
 }
 
-// Sets pointers_, and has all inputs made there.
-absl::Status GpuDenseSession::Feed(uint32_t samples, std::span<const FedInput> inputs) {
-  HPS_RETURN_IF_ERROR(LayOut(inputs));
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const std::span<const std::byte> bytes = BytesFromHost(inputs[i]);
+// Gives everything that the run brings from the host its place, from brought_begin_ on: first the
+// steps of the pooling. Returns the bytes.
+uint64_t GpuDenseSession::LayOut() {
+  brought_at_.clear();
+  uint64_t bytes = Aligned(pooled_.size() * sizeof(StepBags));
+  for (const FedInput& input : fed_) {
+    brought_at_.push_back(brought_begin_ + bytes);
+    bytes += Aligned(BytesFromHost(input).size());
+  }
+  return bytes;
+}
+
+// Sets pointers_, and has all inputs of the run made there.
+absl::Status GpuDenseSession::Feed(uint64_t count) {
+  const uint64_t brought_bytes = LayOut();
+  pointers_.clear();
+  for (size_t i = 0; i < fed_.size(); ++i) {
+    const std::span<const std::byte> bytes = BytesFromHost(fed_[i]);
     if (!bytes.empty()) std::memcpy(brought_.data() + brought_at_[i], bytes.data(), bytes.size());
-    if (inputs[i].dim == 0) {
+    if (fed_[i].dim == 0) {
       pointers_.push_back(brought_there_.data() + brought_at_[i]);
-    } else if (GoesInAsItIs(inputs[i])) {
-      pointers_.push_back(std::as_bytes(std::span(inputs[i].rows, 1)).data());
+    } else if (GoesInAsItIs(fed_[i])) {
+      pointers_.push_back(std::as_bytes(std::span(fed_[i].rows, 1)).data());
     } else {
       pointers_.push_back(inputs_[i].data());
     }
   }
-  return PoolRows(samples, inputs);
+  HPS_RETURN_IF_ERROR(PoolRows(count, brought_bytes));
+  brought_begin_ += brought_bytes;
+  return absl::OkStatus();
 }
 
-// Gives everything that comes from the host its place: first the steps of the pooling.
-absl::Status GpuDenseSession::LayOut(std::span<const FedInput> inputs) {
-  pointers_.clear();
-  pooled_.clear();
-  brought_at_.clear();
-  for (size_t i = 0; i < inputs.size(); ++i)
-    if (inputs[i].dim > 0 && !GoesInAsItIs(inputs[i])) pooled_.push_back(i);
-  brought_bytes_ = Aligned(pooled_.size() * sizeof(StepBags));
-  for (const FedInput& input : inputs) {
-    brought_at_.push_back(brought_bytes_);
-    brought_bytes_ += Aligned(BytesFromHost(input).size());
-  }
-  HPS_RETURN_IF_ERROR(GrowPinnedBuffer(brought_, "inputs of a run", brought_bytes_));
-  return GrowDeviceBuffer(brought_there_, "inputs of a run", brought_bytes_,
-                          static_cast<cudaStream_t>(room_->stream().handle));
-}
-
-absl::Status GpuDenseSession::PoolRows(uint32_t samples, std::span<const FedInput> inputs) {
+absl::Status GpuDenseSession::PoolRows(uint64_t count, uint64_t brought_bytes) {
   const auto stream = static_cast<cudaStream_t>(room_->stream().handle);
   uint64_t elements_max = 0;
   for (size_t p = 0; p < pooled_.size(); ++p) {
     const size_t i = pooled_[p];
-    const FedInput& input = inputs[i];
+    const FedInput& input = fed_[i];
     const StepBags step = {
         .rows = input.rows,
         .bags = input.bags.empty() ? nullptr : brought_there_.at<const BagPlace>(brought_at_[i]),
         .output = inputs_[i].at<float>(0),
         .dim = input.dim,
-        .samples = samples,
+        .samples = static_cast<uint32_t>(count),
         .sample_rows = static_cast<uint32_t>(input.sample_rows),
         .pooling = input.pooling,
         .has_vectors = HasVectors(input)};
-    std::memcpy(brought_.data() + p * sizeof(StepBags), &step, sizeof(step));
-    const uint64_t elements = samples * ValuesOf(input) * input.dim;
+    std::memcpy(brought_.data() + brought_begin_ + p * sizeof(StepBags), &step, sizeof(step));
+    const uint64_t elements = count * ValuesOf(input) * input.dim;
     elements_max = std::max(elements_max, elements / (step.has_vectors ? 4 : 1));
   }
-  if (brought_bytes_ > 0) {
-    HPS_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(brought_there_.data(), brought_.data(),
-                                                   brought_bytes_, cudaMemcpyHostToDevice, stream),
-                                   "copy of a run's inputs"));
+  if (brought_bytes > 0) {
+    HPS_RETURN_IF_ERROR(CudaStatus(
+        cudaMemcpyAsync(brought_there_.data() + brought_begin_, brought_.data() + brought_begin_,
+                        brought_bytes, cudaMemcpyHostToDevice, stream),
+        "copy of a run's inputs"));
   }
   if (pooled_.empty()) return absl::OkStatus();
-  return LaunchBags(brought_there_.at<const StepBags>(0), static_cast<uint32_t>(pooled_.size()),
-                    elements_max, stream);
+  return LaunchBags(brought_there_.at<const StepBags>(brought_begin_),
+                    static_cast<uint32_t>(pooled_.size()), elements_max, stream);
 }
 
 // ---- Both ----
 
-// The memory of an earlier run that failed may still be in use.
+// The memory of an earlier call that failed may still be in use.
 absl::Status GpuDenseSession::Begin() {
   if (is_open_) {
     const absl::Status passed = room_->WaitUntilIdle(kEarlierRunMax, "an earlier run");
@@ -278,20 +353,25 @@ absl::Status GpuDenseSession::Begin() {
   return absl::OkStatus();
 }
 
-// Waits for the run, and hands its outputs out.
-absl::Status GpuDenseSession::End(uint32_t samples, std::span<std::byte* const> outputs) {
+// Of samples [begin, begin + count) of a call, to the pinned memory that has all of them.
+absl::Status GpuDenseSession::CopyOutputs(uint64_t begin, uint64_t count, uint64_t samples) {
   const auto stream = static_cast<cudaStream_t>(room_->stream().handle);
   uint64_t at = 0;
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const uint64_t bytes = OutputBytes(i, samples);
-    HPS_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(outputs_.data() + at, session_->output(i), bytes,
-                                                   cudaMemcpyDeviceToHost, stream),
-                                   "copy of a network's output"));
-    at += Aligned(bytes);
+  for (size_t i = 0; i < network_.plan().output_views.size(); ++i) {
+    HPS_RETURN_IF_ERROR(CudaStatus(
+        cudaMemcpyAsync(outputs_.data() + at + OutputBytes(i, begin), session_->output(i),
+                        OutputBytes(i, count), cudaMemcpyDeviceToHost, stream),
+        "copy of a network's output"));
+    at += Aligned(OutputBytes(i, samples));
   }
+  return absl::OkStatus();
+}
+
+// Waits for all runs of the call, and hands their outputs out.
+absl::Status GpuDenseSession::End(uint64_t samples, std::span<std::byte* const> outputs) {
   HPS_RETURN_IF_ERROR(room_->WaitUntilIdle(kRunMax, "a dense network on the GPU"));
   is_open_ = false;
-  at = 0;
+  uint64_t at = 0;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const uint64_t bytes = OutputBytes(i, samples);
     std::memcpy(outputs[i], outputs_.data() + at, bytes);

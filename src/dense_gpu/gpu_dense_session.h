@@ -1,6 +1,9 @@
 // A session of a dense network on a GPU behind the interface of src/dense: from tensors of the
 // host, or from rows that have been looked up into its memory.
 //
+// RunFromRows cuts its samples into runs of the network, and enqueues all of them: while one run is
+// on the device, the host brings the inputs of the next. It waits once, at the end.
+//
 // For one thread at a time; ends before its network. A run that the device does not end within ten
 // seconds is given up, and so is every later one until the device has passed it.
 #pragma once
@@ -37,30 +40,42 @@ class GpuDenseSession final : public DenseSession {
   absl::Status SetUp();
 
   uint64_t SampleBytes(size_t input) const;
-  uint64_t OutputBytes(size_t output, uint32_t samples) const;
+  uint64_t OutputBytes(size_t output, uint64_t samples) const;
   absl::Status CheckShapes(int64_t batch, std::span<const DenseTensor> inputs,
                            std::span<const DenseTensor> outputs) const;
   absl::Status CheckFed(uint32_t samples, std::span<const FedInput> inputs) const;
 
   absl::Status Begin();
-  absl::Status End(uint32_t samples, std::span<std::byte* const> outputs);
-  absl::Status Feed(uint32_t samples, std::span<const FedInput> inputs);
-  absl::Status LayOut(std::span<const FedInput> inputs);
-  absl::Status PoolRows(uint32_t samples, std::span<const FedInput> inputs);
+  absl::Status CopyOutputs(uint64_t begin, uint64_t count, uint64_t samples);
+  absl::Status End(uint64_t samples, std::span<std::byte* const> outputs);
+
+  // Samples [begin, begin + count) of a call.
+  struct Part {
+    uint64_t begin = 0;
+    uint64_t count = 0;
+  };
+  absl::Status MakeRoom(uint32_t samples, std::span<const FedInput> inputs);
+  absl::Status EnqueuePart(uint32_t samples, const Part& part, std::span<const FedInput> inputs);
+  void Slice(const Part& part, std::span<const FedInput> inputs);
+  uint64_t LayOut();
+  absl::Status Feed(uint64_t count);
+  absl::Status PoolRows(uint64_t count, uint64_t brought_bytes);
 
   GpuNetwork& network_;
   std::unique_ptr<GpuNetworkSession> session_;
   std::unique_ptr<GpuRowRoom> room_;        // has the stream
-  std::vector<DeviceBuffer> inputs_;        // by input, for the largest batch: where they are made
-  std::vector<const std::byte*> pointers_;  // by input, of a run
-  // What a run brings from the host: steps of the pooling, bags, inputs that were sent.
+  std::vector<DeviceBuffer> inputs_;        // by input, of a run: where they are made
+  std::vector<FedInput> fed_;               // by input, of a run
+  std::vector<const std::byte*> pointers_;  // likewise
+  // What a call brings from the host, run by run: steps of the pooling, bags, inputs that were
+  // sent.
   PinnedBuffer brought_;
   DeviceBuffer brought_there_;
-  std::vector<uint64_t> brought_at_;  // by input
+  uint64_t brought_begin_ = 0;        // of the run
+  std::vector<uint64_t> brought_at_;  // by input, of the run
   std::vector<size_t> pooled_;        // the inputs that are made of rows
-  uint64_t brought_bytes_ = 0;
-  PinnedBuffer outputs_;
-  std::vector<std::byte*> to_;  // where they go, of Run
+  PinnedBuffer outputs_;              // of a call, one after the other
+  std::vector<std::byte*> to_;        // where they go, of Run
   // A run was begun and has not been seen to end.
   bool is_open_ = false;
 };

@@ -1,11 +1,15 @@
 #include "dense_gpu/gpu_network.h"
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include <algorithm>
 #include <bit>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "dense_plan/plan_passes.h"
 #include "l1_gpu/cuda_status.h"
 
 namespace hps {
@@ -22,6 +26,33 @@ absl::StatusOr<DeviceBuffer> CopyToDevice(const char* what, const std::vector<T>
       cudaMemcpy(buffer.data(), values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice),
       what));
   return buffer;
+}
+
+bool HasShortElements(DenseMath math) {
+  return math == DenseMath::kFloat16 || math == DenseMath::kBfloat16;
+}
+
+// Rounded to the nearest; what float16 cannot hold becomes infinite.
+std::vector<uint16_t> Shortened(const std::vector<float>& values, DenseMath math) {
+  std::vector<uint16_t> shortened;
+  shortened.reserve(values.size());
+  for (const float value : values) {
+    shortened.push_back(math == DenseMath::kFloat16
+                            ? std::bit_cast<uint16_t>(__float2half_rn(value))
+                            : std::bit_cast<uint16_t>(__float2bfloat16_rn(value)));
+  }
+  return shortened;
+}
+
+std::vector<OnnxElement> ElementsOfBuffers(const DensePlan& plan, DenseMath math) {
+  std::vector<OnnxElement> elements(plan.buffers.size(), OnnxElement::kFloat32);
+  if (!HasShortElements(math)) return elements;
+  const std::vector<bool> stays = Float32Buffers(plan);
+  const OnnxElement shortened =
+      math == DenseMath::kFloat16 ? OnnxElement::kFloat16 : OnnxElement::kBfloat16;
+  for (size_t b = 0; b < elements.size(); ++b)
+    if (!stays[b]) elements[b] = shortened;
+  return elements;
 }
 
 }  // namespace
@@ -44,6 +75,11 @@ absl::Status GpuNetwork::SetUp() {
   HPS_RETURN_IF_ERROR(scope.Check());
   HPS_RETURN_IF_ERROR(CublasStatus(cublas_->create(&handle_), "cuBLASLt"));
   HPS_ASSIGN_OR_RETURN(weights_, CopyToDevice("weights of a dense network", plan_.weights));
+  if (HasShortElements(options_.math)) {
+    HPS_ASSIGN_OR_RETURN(short_weights_, CopyToDevice("weights of a dense network",
+                                                      Shortened(plan_.weights, options_.math)));
+  }
+  buffer_elements_ = ElementsOfBuffers(plan_, options_.math);
   HPS_ASSIGN_OR_RETURN(indices_, CopyToDevice("indices of a dense network", plan_.indices));
   return absl::OkStatus();
 }
@@ -53,20 +89,30 @@ GpuNetwork::~GpuNetwork() {
   const DeviceScope scope(options_.device);
   (void)cublas_->destroy(handle_);
   weights_ = DeviceBuffer();
+  short_weights_ = DeviceBuffer();
   indices_ = DeviceBuffer();
 }
 
+uint64_t GpuNetwork::BufferBytes(uint32_t batch) const {
+  return static_cast<uint64_t>(plan_.arena_elements + plan_.padded_elements) *
+         std::bit_ceil(uint64_t{batch}) * sizeof(float);
+}
+
 absl::StatusOr<std::unique_ptr<GpuNetworkSession>> GpuNetwork::NewSession() {
+  return NewSession(options_.batch_max);
+}
+
+absl::StatusOr<std::unique_ptr<GpuNetworkSession>> GpuNetwork::NewSession(uint32_t batch_max) {
   const DeviceScope scope(options_.device);
   HPS_RETURN_IF_ERROR(scope.Check());
   std::unique_ptr<GpuNetworkSession> session(new GpuNetworkSession(*this));
-  HPS_RETURN_IF_ERROR(session->SetUp());
+  HPS_RETURN_IF_ERROR(session->SetUp(batch_max));
   return session;
 }
 
-absl::Status GpuNetworkSession::SetUp() {
+absl::Status GpuNetworkSession::SetUp(uint32_t samples) {
   const DensePlan& plan = network_.plan_;
-  const uint32_t batch_max = std::bit_ceil(std::max(1U, network_.options_.batch_max));
+  const uint32_t batch_max = std::bit_ceil(std::max(1U, samples));
   const auto bytes = [batch_max](int64_t elements) {
     return static_cast<uint64_t>(elements) * batch_max * sizeof(float);
   };
@@ -84,9 +130,11 @@ absl::Status GpuNetworkSession::SetUp() {
   const GpuPlanPlace place{
       .plan = &plan,
       .weights = network_.weights_.at<float>(0),
+      .short_weights = network_.short_weights_.data(),
+      .buffer_elements = &network_.buffer_elements_,
       .indices = network_.indices_.at<int32_t>(0),
-      .arena = arena_.at<float>(0),
-      .padded = padded_.at<float>(0),
+      .arena = arena_.data(),
+      .padded = padded_.data(),
       .batch_max = batch_max,
       .arguments = arguments_.at<RunArguments>(0),
       .workspace = {.data = workspace_.data(), .bytes = workspace_.bytes()},
@@ -137,11 +185,11 @@ const float* GpuNetworkSession::output(size_t i) const {
   return last_->output(i);
 }
 
-absl::Status GpuNetworkSession::RunGemms(uint32_t batch, cudaStream_t stream) {
+absl::Status GpuNetworkSession::RunPart(uint32_t batch, GpuPart part, cudaStream_t stream) {
   HPS_ASSIGN_OR_RETURN(const GpuBatch* const sized, BatchOf(batch));
   const DeviceScope scope(network_.options_.device);
   HPS_RETURN_IF_ERROR(scope.Check());
-  return sized->LaunchGemms(stream);
+  return sized->LaunchPart(part, stream);
 }
 
 }  // namespace hps

@@ -23,6 +23,7 @@
 #include "dense_gpu/gpu_batch.h"
 #include "dense_gpu/kernels/steps.h"
 #include "dense_plan/plan.h"
+#include "hps/dense_math.h"
 #include "l1_gpu/cuda_resources.h"
 
 namespace hps {
@@ -30,7 +31,10 @@ namespace hps {
 struct GpuNetworkOptions {
   int device = 0;
   uint32_t batch_max = 4096;
-  GpuMath math = GpuMath::kFloat32;
+  DenseMath math = DenseMath::kFloat32;
+  // Of the buffers between the layers. A GpuDenseSession cuts large calls into runs of batch_max
+  // samples or, if the buffers of more samples fit in here, into fewer and larger runs.
+  uint64_t buffer_bytes_max = uint64_t{192} << 20;
   std::shared_ptr<ByteBudget> row_budget{};  // DeviceDenseOptions::row_budget
 };
 
@@ -49,9 +53,13 @@ class GpuNetwork {
   const DensePlan& plan() const { return plan_; }
   const GpuNetworkOptions& options() const { return options_; }
 
-  // Chooses the algorithms of GEMMs and records the graphs: takes some 10 ms per batch size.
-  // Errors: RESOURCE_EXHAUSTED, INTERNAL.
+  // Bytes of a session's buffers between the layers, for runs of up to `batch` samples.
+  uint64_t BufferBytes(uint32_t batch) const;
+
+  // For runs of up to options().batch_max samples, or `batch_max`. Chooses the algorithms of GEMMs
+  // and records the graphs: takes some 10 ms per batch size. Errors: RESOURCE_EXHAUSTED, INTERNAL.
   absl::StatusOr<std::unique_ptr<GpuNetworkSession>> NewSession();
+  absl::StatusOr<std::unique_ptr<GpuNetworkSession>> NewSession(uint32_t batch_max);
 
  private:
   friend class GpuNetworkSession;
@@ -64,7 +72,9 @@ class GpuNetwork {
   const Cublas* cublas_ = nullptr;
   cublasLtHandle_t handle_ = nullptr;
   DeviceBuffer weights_;
+  DeviceBuffer short_weights_;  // the same in 16 bits, if the math has them
   DeviceBuffer indices_;
+  std::vector<OnnxElement> buffer_elements_;
 };
 
 class GpuNetworkSession {
@@ -78,13 +88,17 @@ class GpuNetworkSession {
   // Device memory, [batch, ...] float32; valid when the stream has passed the run, until the next.
   const float* output(size_t i) const;
 
-  // For measurements: enqueues the matrix products of such a batch alone.
-  absl::Status RunGemms(uint32_t batch, cudaStream_t stream);
+  // Samples of a run, at most.
+  uint32_t batch_max() const { return batches_.back().size(); }
+
+  // For measurements: enqueues the steps of one kind of such a batch alone, on what earlier runs
+  // left in the buffers. REQUIRES: there was a run.
+  absl::Status RunPart(uint32_t batch, GpuPart part, cudaStream_t stream);
 
  private:
   friend class GpuNetwork;
   explicit GpuNetworkSession(const GpuNetwork& network) : network_(network) {}
-  absl::Status SetUp();
+  absl::Status SetUp(uint32_t samples);
   absl::StatusOr<GpuBatch*> BatchOf(uint32_t batch);
 
   const GpuNetwork& network_;

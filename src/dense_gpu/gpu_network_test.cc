@@ -4,8 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <span>
 #include <string>
+#include <utility>
 
 #include "base/bytes.h"
 #include "dense_plan/plan_maker.h"
@@ -73,6 +77,21 @@ std::vector<std::vector<float>> RunOnGpu(GpuNetworkSession& session, const Dense
   return outputs;
 }
 
+// How far scores of 0 to 1 may be from those in float32: docs/ctr_models.md states these bounds.
+constexpr std::pair<DenseMath, double> kScoreBounds[] = {{DenseMath::kFloat32, 1e-5},
+                                                         {DenseMath::kTf32, 1e-3},
+                                                         {DenseMath::kFloat16, 1e-3},
+                                                         {DenseMath::kBfloat16, 8e-3}};
+
+double LargestError(std::span<const float> got, std::span<const float> expected) {
+  double largest = 0;
+  for (size_t e = 0; e < expected.size(); ++e) {
+    const double error = std::fabs(double{got[e]} - double{expected[e]});
+    largest = std::max(largest, error / (1 + std::fabs(double{expected[e]})));
+  }
+  return largest;
+}
+
 // Runs the network and compares every element with the host's.
 void CheckRun(const DensePlan& plan, GpuNetworkSession& session, int64_t batch, double bound) {
   SCOPED_TRACE("batch " + std::to_string(batch));
@@ -83,6 +102,7 @@ void CheckRun(const DensePlan& plan, GpuNetworkSession& session, int64_t batch, 
   ASSERT_EQ(got.size(), expected.size());
   for (size_t i = 0; i < expected.size(); ++i) {
     ASSERT_EQ(got[i].size(), expected[i].size());
+    std::printf("largest error %.2e of %.0e\n", LargestError(got[i], expected[i]), bound);
     for (size_t e = 0; e < got[i].size(); ++e) {
       ASSERT_NEAR(got[i][e], expected[i][e], bound * (1 + std::fabs(expected[i][e])))
           << "output " << i << ", element " << e;
@@ -110,6 +130,20 @@ TEST_P(GpuNetworkTest, ComputesWhatTheHostComputes) {
   for (const int64_t batch : {1, 3, 64, 33, 2}) CheckRun(plan, **session, batch, 2e-5);
 }
 
+// Values between the layers have 16 bits: each is rounded by 2^-11 or 2^-8 of itself.
+TEST_P(GpuNetworkTest, ComputesWithinItsBoundIn16Bits) {
+  const DensePlan plan = PlanOf(GetParam().make());
+  for (const auto& [math, bound] :
+       {std::pair{DenseMath::kFloat16, 1e-2}, std::pair{DenseMath::kBfloat16, 8e-2}}) {
+    SCOPED_TRACE(math == DenseMath::kFloat16 ? "float16" : "bfloat16");
+    const auto network = Make(plan, {.batch_max = 64, .math = math});
+    ASSERT_NE(network, nullptr);
+    const auto session = network->NewSession();
+    ASSERT_TRUE(session.ok()) << session.status();
+    for (const int64_t batch : {1, 33, 2}) CheckRun(plan, **session, batch, bound);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, GpuNetworkTest, ValuesIn(TestNetworks()),
                          [](const auto& of) { return std::string(of.param.name); });
 
@@ -130,21 +164,36 @@ TEST_F(GpuNetworksTest, RandomNetworks) {
   }
 }
 
+// Scales the weights of each layer so that values stay about as large from layer to layer.
+void NormalizeWeights(DensePlan& plan) {
+  for (const PlanStep& step : plan.steps) {
+    const auto* const gemm = std::get_if<GemmStep>(&step);
+    if (gemm == nullptr) continue;
+    const std::span<float> weights =
+        std::span(plan.weights)
+            .subspan(static_cast<size_t>(gemm->weights), static_cast<size_t>(gemm->n * gemm->k));
+    double squares = 0;
+    for (const float weight : weights) squares += double{weight} * double{weight};
+    const double scale = std::sqrt(static_cast<double>(gemm->n) / squares);
+    for (float& weight : weights) weight = static_cast<float>(weight * scale);
+  }
+}
+
 // The widths of a real model, whose GEMMs take the fast kernels.
 TEST_F(GpuNetworksTest, DlrmOfRealWidths) {
-  const DensePlan plan = PlanOf(DlrmNetwork({.dense = 13,
-                                             .tables = 26,
-                                             .width = 128,
-                                             .bottom = {512, 256},
-                                             .top = {1024, 1024, 512, 256}}));
-  for (const GpuMath math : {GpuMath::kFloat32, GpuMath::kTf32}) {
+  DensePlan plan = PlanOf(DlrmNetwork({.dense = 13,
+                                       .tables = 26,
+                                       .width = 128,
+                                       .bottom = {512, 256},
+                                       .top = {1024, 1024, 512, 256}}));
+  NormalizeWeights(plan);
+  for (const auto& [math, bound] : kScoreBounds) {
+    SCOPED_TRACE(static_cast<int>(math));
     const auto network = Make(plan, {.batch_max = 256, .math = math});
     ASSERT_NE(network, nullptr);
     const auto session = network->NewSession();
     ASSERT_TRUE(session.ok()) << session.status();
-    for (const int64_t batch : {1, 7}) {
-      CheckRun(plan, **session, batch, math == GpuMath::kTf32 ? 2e-2 : 1e-4);
-    }
+    for (const int64_t batch : {1, 7}) CheckRun(plan, **session, batch, bound);
   }
 }
 
@@ -155,17 +204,21 @@ TEST_F(GpuNetworksTest, TheRealModelScoresAsExpected) {
   ASSERT_TRUE(read.ok()) << read.status();
   const auto plan = MakeDensePlan(read->graph());
   ASSERT_TRUE(plan.ok()) << plan.status();
-  const auto network = Make(*plan, {.batch_max = 1024});
-  ASSERT_NE(network, nullptr);
-  const auto session = network->NewSession();
-  ASSERT_TRUE(session.ok()) << session.status();
   std::vector<std::vector<float>> inputs;
   for (const OnnxValue& input : plan->inputs) inputs.push_back(real->inputs.at(input.name));
   const auto batch = static_cast<int64_t>(real->scores.size());
   ASSERT_GT(batch, 0);
   ASSERT_LE(batch, 1024);
-  const auto got = RunOnGpu(**session, *plan, batch, inputs);
-  for (size_t i = 0; i < real->scores.size(); ++i) EXPECT_NEAR(got[0][i], real->scores[i], 1e-5);
+  for (const auto& [math, bound] : kScoreBounds) {
+    SCOPED_TRACE(static_cast<int>(math));
+    const auto network = Make(*plan, {.batch_max = 1024, .math = math});
+    ASSERT_NE(network, nullptr);
+    const auto session = network->NewSession();
+    ASSERT_TRUE(session.ok()) << session.status();
+    const auto got = RunOnGpu(**session, *plan, batch, inputs);
+    for (size_t i = 0; i < real->scores.size(); ++i) EXPECT_NEAR(got[0][i], real->scores[i], bound);
+    std::printf("largest error of real scores %.2e\n", LargestError(got[0], real->scores));
+  }
 }
 
 TEST_F(GpuNetworksTest, SessionsShareANetwork) {

@@ -43,6 +43,7 @@ class GpuRowRoom final : public RowRoom {
       : device_(device), budget_(std::move(budget)) {}
   absl::Status SetUp();
   absl::Status GrowRows(uint64_t row_bytes);
+  absl::Status SendKeys(std::span<const KeyPiece> pieces);
 
   const int device_;
   const std::shared_ptr<ByteBudget> budget_;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "dense_plan/evaluate.h"
 #include "dense_plan/lower.h"
 
 namespace hps {
@@ -114,7 +115,7 @@ absl::Status FoldElementwise(PlanState& state, const OnnxNode& node) {
       is_float ? out.floats.push_back(from.floats[i]) : out.integers.push_back(from.integers[i]);
     } else if (is_float) {
       const auto at = [&](size_t o) { return o < operands.size() ? operands[o].floats[i] : 0.0F; };
-      out.floats.push_back(EvaluateOnHost(*operation, at(0), at(1), at(2)));
+      out.floats.push_back(Evaluate(*operation, at(0), at(1), at(2)));
     } else {
       const BatchNumber b = operands.size() > 1 ? operands[1].integers[i] : BatchNumber{};
       HPS_ASSIGN_OR_RETURN(const BatchNumber number,

@@ -1,4 +1,4 @@
-// The elementwise operations of a plan, and what they mean on the host.
+// The elementwise operations of a plan; evaluate.h has what they mean.
 #pragma once
 
 #include <cstdint>
@@ -52,8 +52,6 @@ enum class PlanOperation : uint8_t {
   kGreaterOrEqual,
   kSelect,  // operand 0 != 0 ? operand 1 : operand 2
 };
-
-float EvaluateOnHost(PlanOperation operation, float a, float b, float c);
 
 // The operation that an operator of ONNX is, if it is one and needs no attribute.
 std::optional<PlanOperation> UnaryOperation(std::string_view op);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -11,6 +12,7 @@
 
 #include "base/macros.h"
 #include "dense/dense_network.h"
+#include "dense_plan/plan_passes.h"
 #include "dense_plan/test_networks.h"
 #include "dense_plan/test_plan_runner.h"
 #include "dense_plan/test_real_model.h"
@@ -181,6 +183,27 @@ TEST(PlanMakerTest, BuffersThatLiveAtOnceDoNotOverlap) {
   const auto plan = PlanOf(ChainOfLayers(6, 64));
   ASSERT_TRUE(plan.ok());
   EXPECT_LE(plan->arena_elements, 2 * 64 + 64);
+}
+
+TEST(PlanMakerTest, OutputsAndWhatIsMultipliedFromThemStayFloat32) {
+  const auto dlrm = PlanOf(DlrmNetwork({}));
+  ASSERT_TRUE(dlrm.ok());
+  const std::vector<bool> stays = Float32Buffers(*dlrm);
+  for (size_t b = 0; b < stays.size(); ++b)
+    EXPECT_EQ(stays[b], b == dlrm->output_views[0].index) << b;
+  // The first layer of a chain is an output as well: so are, by type, the others.
+  auto chain = PlanOf(ChainOfLayers(3, 64));
+  ASSERT_TRUE(chain.ok());
+  std::vector<uint32_t> made;
+  for (const PlanStep& step : chain->steps) {
+    const auto* const gemm = std::get_if<GemmStep>(&step);
+    if (gemm == nullptr) continue;
+    if (made.empty()) chain->output_views.push_back(gemm->out);
+    made.push_back(gemm->out.index);
+  }
+  EXPECT_EQ(made.size(), 3U);
+  const std::vector<bool> stays_of_chain = Float32Buffers(*chain);
+  for (const uint32_t buffer : made) EXPECT_TRUE(stays_of_chain[buffer]) << buffer;
 }
 
 TEST(PlanMakerTest, TheRealModelScoresAsExpected) {

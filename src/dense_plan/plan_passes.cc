@@ -120,4 +120,29 @@ void FuseNarrowProducts(DensePlan& plan) {
   }
 }
 
+std::vector<bool> Float32Buffers(const DensePlan& plan) {
+  std::vector<bool> stays(plan.buffers.size(), false);
+  bool has_changed = true;
+  const auto keep = [&](const PlanView& view) {
+    if (view.memory != PlanMemory::kBuffer || stays[view.index]) return;
+    stays[view.index] = true;
+    has_changed = true;
+  };
+  const auto is_kept = [&](const PlanView& view) {
+    return view.memory == PlanMemory::kBuffer && stays[view.index];
+  };
+  for (const PlanView& output : plan.output_views) keep(output);
+  while (std::exchange(has_changed, false)) {
+    for (const PlanStep& step : plan.steps) {
+      if (const auto* const gemm = std::get_if<GemmStep>(&step)) {
+        if (gemm->n > kPlanNarrowMax && is_kept(gemm->a)) keep(gemm->out);
+      } else if (const auto* const batched = std::get_if<BatchedGemmStep>(&step)) {
+        if (!is_kept(batched->a) && !is_kept(batched->b)) continue;
+        keep(batched->a), keep(batched->b), keep(batched->out);
+      }
+    }
+  }
+  return stays;
+}
+
 }  // namespace hps

@@ -1,6 +1,8 @@
 // Passes over a whole plan, before its buffers get their places.
 #pragma once
 
+#include <vector>
+
 #include "dense_plan/plan.h"
 
 namespace hps {
@@ -12,5 +14,10 @@ void ElideCopies(DensePlan& plan);
 
 // Takes operations on the result of a narrow matrix product into its step.
 void FuseNarrowProducts(DensePlan& plan);
+
+// By buffer: whether its elements have to stay float32 where the others have 16 bits. These are the
+// network's outputs; and since a matrix product reads one type, and float32 becomes float32, what
+// is made of them by matrix products.
+std::vector<bool> Float32Buffers(const DensePlan& plan);
 
 }  // namespace hps

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "dense_plan/evaluate.h"
 #include "dense_plan/plan.h"
 
 namespace hps {
@@ -94,7 +95,7 @@ class PlanRunner {
         const uint8_t operand = instruction.operands[o];
         operands[o] = operand == kPlanImmediate ? instruction.immediate : values[operand];
       }
-      result = EvaluateOnHost(instruction.operation, operands[0], operands[1], operands[2]);
+      result = Evaluate(instruction.operation, operands[0], operands[1], operands[2]);
       values[static_cast<int>(kPlanInputsMax + i)] = result;
     }
     return result;

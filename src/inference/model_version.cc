@@ -46,9 +46,9 @@ absl::StatusOr<ModelVersionRef> ModelVersion::Open(ModelManager& manager, const 
         {.model = model,
          .sessions = static_cast<uint32_t>(options.slot_count),
          .devices = options.networks_on_devices ? options.devices : std::vector<int>(),
-         .row_bytes_max = [&manager](int device) {
-           return manager.prediction_row_bytes_max(device);
-         }});
+         .row_bytes_max =
+             [&manager](int device) { return manager.prediction_row_bytes_max(device); },
+         .math = options.dense_math});
     if (!made.ok()) {
       return Public(absl::Status(made.status().code(),
                                  absl::StrCat("model '", model, "': ", made.status().message())));
@@ -71,9 +71,14 @@ int ModelVersion::DeviceOf(size_t slot) const {
 absl::StatusOr<LookupSession*> ModelVersion::session(size_t slot) {
   std::unique_ptr<LookupSession>& session = sessions_[slot];
   if (session == nullptr) {
-    HPS_ASSIGN_OR_RETURN(session, model_->NewSession({.device = DeviceOf(slot),
-                                                      .output_dtype = Dtype::kFloat32,
-                                                      .keys_max = options_.keys_max}));
+    const int device = DeviceOf(slot);
+    const bool predicts_there = predictor_ != nullptr && device >= 0;
+    HPS_ASSIGN_OR_RETURN(
+        session, model_->NewSession({.device = device,
+                                     .output_dtype = Dtype::kFloat32,
+                                     .keys_max = predicts_there ? std::max(options_.keys_max,
+                                                                           options_.device_keys_max)
+                                                                : options_.keys_max}));
   }
   return session.get();
 }

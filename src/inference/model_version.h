@@ -41,7 +41,9 @@ class ModelVersion {
     size_t slot_count = 1;
     std::vector<int> devices{};  // empty = the host
     size_t keys_max = 0;         // of one lookup
+    size_t device_keys_max = 0;  // of one whose rows stay on a device, if that is more
     bool networks_on_devices = true;
+    DenseMath dense_math = DenseMath::kFloat32;  // there
   };
   struct Table {
     std::string name;  // without the model's

@@ -41,8 +41,8 @@ absl::Status CheckRowBytes(uint64_t sessions, uint64_t bytes_max) {
 
 absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeOn(int device, const ModelNetwork& network,
                                                      const DeviceWishes& wishes) {
-  DeviceDenseOptions options{.device = device,
-                             .batch_max = static_cast<uint32_t>(wishes.batch_max)};
+  DeviceDenseOptions options{
+      .device = device, .batch_max = static_cast<uint32_t>(wishes.batch_max), .math = wishes.math};
   const uint64_t bytes_max = wishes.row_bytes_max ? wishes.row_bytes_max(device) : UINT64_MAX;
   if (bytes_max != UINT64_MAX) {
     const uint64_t device_count = wishes.devices.size();

@@ -33,6 +33,7 @@ struct DeviceWishes {
   std::vector<int> devices{};
   uint64_t batch_max = 4096;   // samples of one run
   uint64_t session_count = 1;  // over all devices
+  DenseMath math = DenseMath::kFloat32;
   // Bytes that a device has for the rows of predictions; null: it does not say.
   std::function<uint64_t(int device)> row_bytes_max{};
   MakeOnDevice make = MakeDeviceDenseNetwork;

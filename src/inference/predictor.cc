@@ -81,8 +81,8 @@ absl::Status PredictionSession::RunGroupFromRows(Group group) {
   for (size_t i = 0; i < signature_.inputs.size(); ++i)
     if (!signature_.inputs[i].table.has_value()) GatherSent(i, group);
   const uint64_t total = SampleCount(group);
-  for (uint64_t begin = 0; begin < total; begin += kSamplesMax) {
-    const uint64_t count = std::min(kSamplesMax, total - begin);
+  for (uint64_t begin = 0; begin < total; begin += kDeviceSamplesMax) {
+    const uint64_t count = std::min(kDeviceSamplesMax, total - begin);
     fed_.clear();
     for (size_t i = 0; i < signature_.inputs.size(); ++i) {
       const Values& values = values_[i];
@@ -246,6 +246,7 @@ absl::StatusOr<std::unique_ptr<Predictor>> Predictor::Make(
   predictor->places_.AddDevices(predictor->network(), {.devices = options.devices,
                                                        .batch_max = PredictionSession::kSamplesMax,
                                                        .session_count = options.sessions,
+                                                       .math = options.math,
                                                        .row_bytes_max = options.row_bytes_max,
                                                        .make = options.make_on_device});
   return predictor;

@@ -29,9 +29,11 @@ namespace hps {
 
 class PredictionSession {
  public:
-  // Samples of one run of the network; more are run in turn, so that a large request takes no more
-  // memory than this many samples do.
+  // Samples of one run of the network from the host's memory; more are run in turn, so that a large
+  // request takes no more memory than this many samples do.
   static constexpr uint64_t kSamplesMax = 4096;
+  // Samples that are given to a device at once, from rows in its memory.
+  static constexpr uint64_t kDeviceSamplesMax = uint64_t{1} << 18;
 
   PredictionSession(const NetworkSignature& signature, std::unique_ptr<DenseSession> session)
       : signature_(signature), session_(std::move(session)), feed_(signature) {}
@@ -89,6 +91,7 @@ class Predictor {
     std::vector<int> devices{};  // GPUs that it runs on where they take it; empty = the CPU alone
     // Bytes that a device has for the rows of predictions of all models; null: it does not say.
     std::function<uint64_t(int device)> row_bytes_max{};
+    DenseMath math = DenseMath::kFloat32;  // on those GPUs
     MakeOnDevice make_on_device = MakeDeviceDenseNetwork;
   };
 

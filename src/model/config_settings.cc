@@ -213,6 +213,13 @@ void AddServer(ServerConfig& server, SettingList& list) {
       EnumCodec<DenseDevice>{{{DenseDevice::kAuto, "auto"}, {DenseDevice::kCpu, "cpu"}}},
       "Where dense networks run: `auto` = on the GPUs of level 1, those that they can't run on "
       "the CPU (docs/ctr_models.md).");
+  list.Add("dense_math", server.dense_math,
+           EnumCodec<DenseMath>{{{DenseMath::kFloat32, "float32"},
+                                 {DenseMath::kTf32, "tf32"},
+                                 {DenseMath::kFloat16, "float16"},
+                                 {DenseMath::kBfloat16, "bfloat16"}}},
+           "What matrix products of dense networks on a GPU multiply, and with the last two also "
+           "the values between layers (docs/ctr_models.md). Sums are float32.");
   list.Add("drain_timeout", server.drain_timeout, DurationCodec{Duration(0), hours(1)},
            "How long running requests may continue after SIGTERM.");
 }

@@ -216,12 +216,14 @@ TEST_F(ConfigTest, OutOfRangeNamesTheRange) {
 TEST_F(ConfigTest, TheServersSettingsAreChecked) {
   const auto config = Load(
       "[server]\nhttp = \"\"\nlate_answers = \"error\"\nkeys_in_flight_max = 5000000000\n"
+      "dense_math = \"float16\"\n"
       "[server.batching]\nkeys_max = 100\nwait = \"50us\"\n"
       "[server.security]\ntoken_file = \"token\"\nrepository_control = true\n"
       "[log]\nlevel = \"info\"\nformat = \"json\"\nfile = \"/var/log/hps.log\"\n");
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->server.http, "");
   EXPECT_EQ(config->server.late_answers, LateAnswers::kError);
+  EXPECT_EQ(config->server.dense_math, DenseMath::kFloat16);
   EXPECT_EQ(config->server.keys_in_flight_max, 5'000'000'000u);
   EXPECT_EQ(config->server.batch_keys_max, 100u);
   EXPECT_EQ(config->server.batch_wait, std::chrono::microseconds(50));

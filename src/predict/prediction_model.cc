@@ -47,7 +47,9 @@ class StorePredictionModel final : public PredictionModel {
         options_{.slot_count = LookupSlots(config.server),
                  .devices = store.models().devices(),
                  .keys_max = LookupKeysMax(config, store.models()),
-                 .networks_on_devices = config.server.dense_device == DenseDevice::kAuto},
+                 .device_keys_max = config.l1.call_keys_max,
+                 .networks_on_devices = config.server.dense_device == DenseDevice::kAuto,
+                 .dense_math = config.server.dense_math},
         timeout_(config.lookup.timeout),
         late_answers_(config.server.late_answers),
         limits_{.response_bytes_max = config.server.response_bytes_max} {

@@ -90,7 +90,9 @@ absl::StatusOr<ModelVersionRef> SharedStore::OpenVersion(const std::string& mode
       {.slot_count = slot_count,
        .devices = store_->models().devices(),
        .keys_max = lookup_keys_max(),
-       .networks_on_devices = config_.server.dense_device == DenseDevice::kAuto});
+       .device_keys_max = config_.l1.call_keys_max,
+       .networks_on_devices = config_.server.dense_device == DenseDevice::kAuto,
+       .dense_math = config_.server.dense_math});
 }
 
 absl::Status SharedStore::Load(ServedModel& model, size_t slot_count) {

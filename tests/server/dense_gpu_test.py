@@ -22,7 +22,7 @@ from support import MODEL, TABLES, stamped  # noqa: E402
 
 WIDTH = TABLES["user"]
 WEIGHTS = np.linspace(-2e-4, 3e-4, WIDTH, dtype="<f4")
-BATCHES = (1, 7, 64, 5000)  # the last one takes two runs
+BATCHES = (1, 7, 64, 5000)  # from the host the last one takes two runs
 ON_GPU = "[l1]\ndevices = [0]\nbytes_max = 268435456\n"
 FLOAT, INT64 = 1, 7
 
@@ -115,11 +115,11 @@ class DenseDeviceTest(support.ServerTestCase):
     def log(self) -> str:
         return (self.directory / "hps.log").read_text(encoding="utf-8")
 
-    def check_sigmoids(self, server: support.RunningServer) -> None:
+    def check_sigmoids(self, server: support.RunningServer, bound: float = 1e-5) -> None:
         for batch in BATCHES:
             keys = self.keys(batch)
             np.testing.assert_allclose(self.scores(server, keys),
-                                       1 / (1 + np.exp(-products(keys))), atol=1e-5)
+                                       1 / (1 + np.exp(-products(keys))), atol=bound)
 
     def test_runs_on_the_cpu_if_the_setting_says_so(self) -> None:
         server = self.start(SIGMOID, 'dense_device = "cpu"', ON_GPU if has_gpu() else "")
@@ -130,8 +130,17 @@ class DenseDeviceTest(support.ServerTestCase):
     def test_runs_on_the_gpu_of_level_1(self) -> None:
         server = self.start(SIGMOID, sections=ON_GPU)
         self.check_sigmoids(server)
-        self.assertEqual(self.runs(server), {"gpu": len(BATCHES) + 1, "cpu": 0, "cpu_after_gpu": 0})
+        self.assertEqual(self.runs(server), {"gpu": len(BATCHES), "cpu": 0, "cpu_after_gpu": 0})
         self.assertNotIn("the dense network runs on the CPU", self.log())
+
+    @unittest.skipUnless(has_gpu(), "needs a GPU and a build with CUDA")
+    def test_computes_in_the_types_of_the_setting(self) -> None:
+        for math, bound in (("tf32", 5e-4), ("float16", 5e-4), ("bfloat16", 4e-3)):
+            with self.subTest(math=math):
+                server = self.start(SIGMOID, f'dense_math = "{math}"', ON_GPU)
+                self.check_sigmoids(server, bound)
+                self.assertEqual(self.runs(server)["gpu"], len(BATCHES))
+                self.assertEqual(server.stop(), 0)
 
     @unittest.skipUnless(has_gpu(), "needs a GPU and a build with CUDA")
     def test_bags_are_pooled_on_the_gpu(self) -> None:

@@ -2,13 +2,11 @@
 //
 // Bound: memory. Reads each input and writes the output once; without a program, at the speed of a
 // copy. The program is the same for all threads, so its branches cost no divergence.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <algorithm>
 
-#include "dense_gpu/kernels/evaluate.cuh"
+#include "dense_gpu/kernels/elements.cuh"
 #include "dense_gpu/kernels/steps.h"
+#include "dense_plan/evaluate.h"
 #include "l1_gpu/cuda_status.h"
 
 namespace hps {
@@ -24,28 +22,6 @@ __global__ void SetArgumentsKernel(RunArguments arguments, uint32_t input_count,
     to->inputs[i] = arguments.inputs[i];
 }
 
-__device__ float LoadConverted(const std::byte* data, OnnxElement element, int64_t at) {
-  switch (element) {
-    case OnnxElement::kUint8:
-    case OnnxElement::kBool:
-      return static_cast<float>(reinterpret_cast<const uint8_t*>(data)[at]);
-    case OnnxElement::kInt8:
-      return static_cast<float>(reinterpret_cast<const int8_t*>(data)[at]);
-    case OnnxElement::kInt32:
-      return static_cast<float>(reinterpret_cast<const int32_t*>(data)[at]);
-    case OnnxElement::kInt64:
-      return static_cast<float>(reinterpret_cast<const int64_t*>(data)[at]);
-    case OnnxElement::kFloat64:
-      return static_cast<float>(reinterpret_cast<const double*>(data)[at]);
-    case OnnxElement::kFloat16:
-      return __half2float(reinterpret_cast<const __half*>(data)[at]);
-    case OnnxElement::kBfloat16:
-      return __bfloat162float(reinterpret_cast<const __nv_bfloat16*>(data)[at]);
-    default:
-      return reinterpret_cast<const float*>(data)[at];
-  }
-}
-
 // kVector elements of a view, beginning at `coordinates`.
 template <int kVector>
 __device__ void Load(const StepEntry& entry, const StepView& view, const uint32_t* coordinates,
@@ -56,7 +32,7 @@ __device__ void Load(const StepEntry& entry, const StepView& view, const uint32_
         static_cast<int32_t>(d) == view.gather_dim ? view.gather[coordinates[d]] : coordinates[d];
     at += c * view.strides[d];
   }
-  const auto* data = reinterpret_cast<const std::byte*>(view.data);
+  const std::byte* data = view.data;
   if (view.input >= 0) {
     data = arguments->inputs[view.input];
     if (coordinates[0] >= arguments->batch * entry.sample_rows) {
@@ -65,13 +41,12 @@ __device__ void Load(const StepEntry& entry, const StepView& view, const uint32_
     }
   }
   if (kVector == 1) {
-    to[0] = LoadConverted(data, view.element, at);
+    to[0] = LoadElement(data, view.element, at);
   } else if (view.strides[entry.rank - 1] == 0) {
-    const float value = reinterpret_cast<const float*>(data)[at];
+    const float value = LoadFloat(data, view.element, at);
     for (int i = 0; i < kVector; ++i) to[i] = value;
   } else {
-    *reinterpret_cast<float4*>(to) =
-        *reinterpret_cast<const float4*>(reinterpret_cast<const float*>(data) + at);
+    *reinterpret_cast<float4*>(to) = LoadFloats(data, view.element, at);
   }
 }
 
@@ -120,9 +95,10 @@ __device__ void RunEntry(const StepEntry& entry, const RunArguments* arguments) 
     int64_t to = 0;
     for (uint32_t d = 0; d < entry.rank; ++d) to += coordinates[d] * entry.output_strides[d];
     if constexpr (kVector == 4) {
-      *reinterpret_cast<float4*>(entry.output + to) = *reinterpret_cast<const float4*>(result);
+      StoreFloats(entry.output.data, entry.output.element, to,
+                  *reinterpret_cast<const float4*>(result));
     } else {
-      entry.output[to] = result[0];
+      StoreFloat(entry.output.data, entry.output.element, to, result[0]);
     }
   }
 }

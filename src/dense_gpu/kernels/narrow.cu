@@ -1,8 +1,9 @@
 // Matrix products of at most four columns: the last layer of most networks.
 //
 // Bound: memory. Reads the rows once; the weights stay in the cache. A warp sums a row.
-#include "dense_gpu/kernels/evaluate.cuh"
+#include "dense_gpu/kernels/elements.cuh"
 #include "dense_gpu/kernels/steps.h"
+#include "dense_plan/evaluate.h"
 #include "l1_gpu/cuda_status.h"
 
 namespace hps {
@@ -13,15 +14,15 @@ constexpr uint32_t kLanes = 32;
 constexpr uint32_t kColumnsMax = kPlanNarrowMax;
 
 template <bool kIsAligned>
-__device__ void AddProducts(const StepNarrow& narrow, const float* row, uint32_t lane,
+__device__ void AddProducts(const StepNarrow& narrow, int64_t row_begin, uint32_t lane,
                             float* sums) {
   constexpr uint32_t kVector = kIsAligned ? 4 : 1;
   for (uint32_t k = lane * kVector; k < narrow.k; k += kLanes * kVector) {
-    float x[kVector];
+    alignas(16) float x[kVector];
     if constexpr (kIsAligned) {
-      *reinterpret_cast<float4*>(x) = *reinterpret_cast<const float4*>(row + k);
+      *reinterpret_cast<float4*>(x) = LoadFloats(narrow.a.data, narrow.a.element, row_begin + k);
     } else {
-      x[0] = row[k];
+      x[0] = LoadFloat(narrow.a.data, narrow.a.element, row_begin + k);
     }
 #pragma unroll
     for (uint32_t column = 0; column < kColumnsMax; ++column) {
@@ -57,7 +58,7 @@ __global__ void __launch_bounds__(kThreads) NarrowKernel(StepNarrow narrow) {
   if (row >= narrow.rows) return;
   const uint32_t lane = threadIdx.x % kLanes;
   float sums[kColumnsMax] = {};
-  AddProducts<kIsAligned>(narrow, narrow.a + row * narrow.a_stride, lane, sums);
+  AddProducts<kIsAligned>(narrow, row * narrow.a_stride, lane, sums);
 #pragma unroll
   for (uint32_t column = 0; column < kColumnsMax; ++column) {
     if (column >= narrow.columns) break;
@@ -67,7 +68,8 @@ __global__ void __launch_bounds__(kThreads) NarrowKernel(StepNarrow narrow) {
     if (lane != 0) continue;
     if (narrow.bias != nullptr) sum += narrow.bias[column];
     if (narrow.has_relu && sum < 0) sum = 0;
-    narrow.output[row * narrow.output_stride + column] = RunProgram(narrow, sum);
+    StoreFloat(narrow.output.data, narrow.output.element, row * narrow.output_stride + column,
+               RunProgram(narrow, sum));
   }
 }
 

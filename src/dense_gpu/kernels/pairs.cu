@@ -2,11 +2,14 @@
 //
 // Bound: memory. Reads each feature once from where it lies, input or buffer, and writes the
 // selected products: 13.8 KB and 1.4 KB per sample of 27 features of width 128. A concatenation
-// with a batched GEMM would write and read the features once more.
+// with a batched GEMM would write and read the features once more. This is the kernel for float32
+// and TF32; pairs_tensor.cu has the one for 16 bits.
 #include <cuda_pipeline.h>
 
 #include <algorithm>
 
+#include "dense_gpu/kernels/elements.cuh"
+#include "dense_gpu/kernels/pairs_tensor.h"
 #include "dense_gpu/kernels/steps.h"
 #include "l1_gpu/cuda_status.h"
 
@@ -37,19 +40,21 @@ __device__ void CopyFeatures(const StepPairs& pairs, const RunArguments* argumen
   for (uint32_t v = threadIdx.x; v < layout.rows * row_vectors; v += kThreads) {
     const uint32_t r = v / row_vectors;
     const uint32_t c = (v - r * row_vectors) * 4;
-    const float* from = nullptr;
-    if (r < pairs.row_count && c < pairs.width) {
-      const StepPairsRow row = pairs.rows[r];
-      from = row.data;
-      if (row.input >= 0 && sample < batch)
-        from = reinterpret_cast<const float*>(arguments->inputs[row.input]);
-      if (from != nullptr) from += row.offset + sample * row.sample_stride + c;
-    }
     float* const to = features + r * layout.stride + c;
-    if (from != nullptr) {
-      __pipeline_memcpy_async(to, from, sizeof(float4));
-    } else {
+    const std::byte* from = nullptr;
+    StepPairsRow row;
+    if (r < pairs.row_count && c < pairs.width) {
+      row = pairs.rows[r];
+      from = row.data;
+      if (row.input >= 0 && sample < batch) from = arguments->inputs[row.input];
+    }
+    const int64_t at = row.offset + sample * row.sample_stride + c;
+    if (from == nullptr) {
       *reinterpret_cast<float4*>(to) = make_float4(0, 0, 0, 0);
+    } else if (row.element == OnnxElement::kFloat32) {
+      __pipeline_memcpy_async(to, reinterpret_cast<const float*>(from) + at, sizeof(float4));
+    } else {
+      *reinterpret_cast<float4*>(to) = LoadFloats(from, row.element, at);
     }
   }
   __pipeline_commit();
@@ -66,10 +71,10 @@ __device__ void LoadFeatures(const StepPairs& pairs, const RunArguments* argumen
     float value = 0;
     if (r < pairs.row_count && c < pairs.width) {
       const StepPairsRow row = pairs.rows[r];
-      const float* from = row.data;
-      if (row.input >= 0 && sample < batch)
-        from = reinterpret_cast<const float*>(arguments->inputs[row.input]);
-      if (from != nullptr) value = from[row.offset + sample * row.sample_stride + c];
+      const std::byte* from = row.data;
+      if (row.input >= 0 && sample < batch) from = arguments->inputs[row.input];
+      if (from != nullptr)
+        value = LoadFloat(from, row.element, row.offset + sample * row.sample_stride + c);
     }
     features[e] = value;
   }
@@ -144,11 +149,12 @@ __global__ void __launch_bounds__(kThreads, kBlocksMin)
     }
   }
   __syncthreads();
-  float* const out = pairs.output + sample * pairs.output_stride;
+  const int64_t out = sample * pairs.output_stride;
   for (uint32_t e = threadIdx.x; e < pairs.selected_count; e += kThreads) {
     const auto pair = static_cast<uint32_t>(pairs.selected[e]);
     const uint32_t row = pair / pairs.row_count;
-    out[e] = products[row * layout.rows + (pair - row * pairs.row_count)];
+    StoreFloat(pairs.output.data, pairs.output.element, out + e,
+               products[row * layout.rows + (pair - row * pairs.row_count)]);
   }
 }
 
@@ -169,6 +175,7 @@ absl::Status Launch(const StepPairs& pairs, const RunArguments* arguments, cudaS
 
 absl::Status LaunchPairs(const StepPairs& pairs, const RunArguments* arguments,
                          cudaStream_t stream) {
+  if (FitsTensorCores(pairs)) return LaunchPairsOnTensorCores(pairs, arguments, stream);
   return pairs.is_aligned ? Launch<true>(pairs, arguments, stream)
                           : Launch<false>(pairs, arguments, stream);
 }

@@ -4,6 +4,7 @@
 // and writes it once; all reads but the first are of rows that are still in the cache.
 #include <cfloat>
 
+#include "dense_gpu/kernels/elements.cuh"
 #include "dense_gpu/kernels/steps.h"
 #include "l1_gpu/cuda_status.h"
 
@@ -15,9 +16,10 @@ constexpr uint32_t kLanes = 32;
 constexpr uint32_t kAllLanes = 0xFFFFFFFFU;
 constexpr uint32_t kShortRow = 32;  // one thread reduces it
 
+// Where a row begins, in elements.
 struct RowPlace {
-  const float* input;
-  float* output;
+  int64_t input;
+  int64_t output;
 };
 
 __device__ RowPlace PlaceOf(const StepRows& rows, uint32_t row) {
@@ -29,7 +31,15 @@ __device__ RowPlace PlaceOf(const StepRows& rows, uint32_t row) {
     from += c * rows.input_strides[d];
     to += c * rows.output_strides[d];
   }
-  return {rows.input + from, rows.output + to};
+  return {from, to};
+}
+
+__device__ float LoadOf(const StepRows& rows, const RowPlace& place, uint32_t i) {
+  return LoadFloat(rows.input.data, rows.input.element, place.input + i * rows.input_stride);
+}
+
+__device__ void Store(const StepRows& rows, int64_t at, float value) {
+  StoreFloat(rows.output.data, rows.output.element, at, value);
 }
 
 __device__ float First(PlanReduction reduction) {
@@ -81,8 +91,8 @@ __global__ void __launch_bounds__(kThreads) ReduceKernel(PlanReduction reduction
   const RowPlace place = PlaceOf(rows, row);
   float value = First(reduction);
   for (uint32_t i = 0; i < rows.width; ++i)
-    value = Joined(reduction, value, Prepared(reduction, place.input[i * rows.input_stride]));
-  *place.output = Finished(reduction, value, rows.width);
+    value = Joined(reduction, value, Prepared(reduction, LoadOf(rows, place, i)));
+  Store(rows, place.output, Finished(reduction, value, rows.width));
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -92,10 +102,10 @@ __global__ void __launch_bounds__(kThreads)
   const RowPlace place = PlaceOf(rows, row);
   float value = First(reduction);
   for (uint32_t i = threadIdx.x % kLanes; i < rows.width; i += kLanes)
-    value = Joined(reduction, value, Prepared(reduction, place.input[i * rows.input_stride]));
+    value = Joined(reduction, value, Prepared(reduction, LoadOf(rows, place, i)));
   for (uint32_t lanes = kLanes / 2; lanes > 0; lanes /= 2)
     value = Joined(reduction, value, __shfl_xor_sync(kAllLanes, value, lanes));
-  if (threadIdx.x % kLanes == 0) *place.output = Finished(reduction, value, rows.width);
+  if (threadIdx.x % kLanes == 0) Store(rows, place.output, Finished(reduction, value, rows.width));
 }
 
 __device__ float SumOfWarp(float value) {
@@ -115,7 +125,7 @@ __global__ void __launch_bounds__(kThreads) NormalizeKernel(StepNormalization ho
   if (row >= rows.row_count) return;
   const RowPlace place = PlaceOf(rows, row);
   const uint32_t lane = threadIdx.x % kLanes;
-  const auto at = [&](uint32_t i) { return place.input[i * rows.input_stride]; };
+  const auto at = [&](uint32_t i) { return LoadOf(rows, place, i); };
   if (how.kind == PlanNormalization::kLayer) {
     float sum = 0, squares = 0;
     for (uint32_t i = lane; i < rows.width; i += kLanes) sum += at(i);
@@ -127,7 +137,7 @@ __global__ void __launch_bounds__(kThreads) NormalizeKernel(StepNormalization ho
       float value = (at(i) - mean) * scale;
       if (how.scale != nullptr) value *= how.scale[i];
       if (how.bias != nullptr) value += how.bias[i];
-      place.output[i * rows.output_stride] = value;
+      Store(rows, place.output + i * rows.output_stride, value);
     }
     return;
   }
@@ -140,8 +150,8 @@ __global__ void __launch_bounds__(kThreads) NormalizeKernel(StepNormalization ho
   const float log_sum = logf(sum);
   for (uint32_t i = lane; i < rows.width; i += kLanes) {
     const float x = at(i) - top;
-    place.output[i * rows.output_stride] =
-        how.kind == PlanNormalization::kSoftmax ? expf(x) / sum : x - log_sum;
+    Store(rows, place.output + i * rows.output_stride,
+          how.kind == PlanNormalization::kSoftmax ? expf(x) / sum : x - log_sum);
   }
 }
 

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "dense/device_rows.h"
 #include "dense_plan/plan.h"
+#include "hps/dense_math.h"
 
 namespace hps {
 
@@ -23,9 +24,15 @@ struct RunArguments {
   const std::byte* inputs[kStepInputsMax] = {};
 };
 
+// Elements of a buffer, in device memory: float32, or of 16 bits. Kernels compute in float32.
+struct StepMemory {
+  std::byte* data = nullptr;
+  OnnxElement element = OnnxElement::kFloat32;
+};
+
 // A view of a plan at its place. Rows are of the first dimension, of all samples.
 struct StepView {
-  const float* data = nullptr;  // of a buffer or weights; null: of the input
+  const std::byte* data = nullptr;  // of a buffer or weights; null: of the input
   int32_t input = -1;
   OnnxElement element = OnnxElement::kFloat32;
   int32_t gather_dim = -1;
@@ -37,7 +44,7 @@ struct StepView {
 struct StepEntry {
   StepView inputs[kPlanInputsMax];
   PlanInstruction program[kPlanInstructionsMax];
-  float* output = nullptr;
+  StepMemory output;
   int64_t output_strides[kPlanDimsMax] = {};
   uint32_t dims[kPlanDimsMax] = {};  // of the whole batch
   uint32_t rank = 0;
@@ -49,7 +56,8 @@ struct StepEntry {
 };
 
 struct StepPairsRow {
-  const float* data = nullptr;
+  const std::byte* data = nullptr;
+  OnnxElement element = OnnxElement::kFloat32;
   int32_t input = -1;
   int64_t offset = 0;
   int64_t sample_stride = 0;
@@ -61,16 +69,17 @@ struct StepPairs {
   uint32_t width = 0;
   const int32_t* selected = nullptr;
   uint32_t selected_count = 0;
-  float* output = nullptr;
+  StepMemory output;
   int64_t output_stride = 0;
   uint32_t samples = 0;
-  bool is_aligned = false;  // rows begin at, and have, multiples of 16 bytes
+  bool is_aligned = false;  // rows begin at, and have, multiples of four elements
+  DenseMath math = DenseMath::kFloat32;
 };
 
 // Rows of `width` elements: each becomes one element, or a row.
 struct StepRows {
-  const float* input = nullptr;
-  float* output = nullptr;
+  StepMemory input;
+  StepMemory output;
   uint32_t dims[kPlanDimsMax] = {};  // without the last
   int64_t input_strides[kPlanDimsMax] = {};
   int64_t output_strides[kPlanDimsMax] = {};
@@ -90,17 +99,17 @@ struct StepNormalization {
 
 // A matrix product of few columns, with its bias, ReLU and program (as GemmStep).
 struct StepNarrow {
-  const float* a = nullptr;
+  StepMemory a;
   int64_t a_stride = 0;
   const float* weights = nullptr;  // [columns, k]
   const float* bias = nullptr;
-  float* output = nullptr;
+  StepMemory output;
   int64_t output_stride = 0;
   uint32_t rows = 0;
   uint32_t k = 0;
   uint32_t columns = 0;
   bool has_relu = false;
-  bool is_aligned = false;  // rows of a and weights begin at, and have, multiples of 16 bytes
+  bool is_aligned = false;  // rows of a and weights begin at, and have, multiples of four elements
   uint32_t instruction_count = 0;
   PlanInstruction program[kPlanNarrowInstructionsMax];
 };

@@ -30,7 +30,9 @@ ServerCore::ServerCore(const Config& config, ModelManager& life_cycle, const Opt
                   {.slot_count = LookupSlots(config.server),
                    .devices = life_cycle.devices(),
                    .keys_max = LookupKeysMax(config, life_cycle),
-                   .networks_on_devices = config.server.dense_device == DenseDevice::kAuto},
+                   .device_keys_max = config.l1.call_keys_max,
+                   .networks_on_devices = config.server.dense_device == DenseDevice::kAuto,
+                   .dense_math = config.server.dense_math},
                   models_),
       engine_(EngineOptions(config, life_cycle, options), models_, counters_) {}
 
