@@ -2,13 +2,16 @@
 """Predictions of one DLRM: `hps serve` beside Triton, which has it as an ensemble of our backend
 (rows) and ONNX Runtime in the Python backend (network), and beside our backend with the network.
 
-    .venv-python/bin/python tools/bench_triton.py build/cpu [--quick] [--seconds 1] [--out F.json]
+    .venv-python/bin/python tools/bench_triton.py build/cpu [--quick] [--seconds 2]
+        [--network-threads 1] [--out F.json]
 
 The model is that of tools/bench_ctr_torch.py: 26 tables, rows of 32 numbers, all in level 2. All
 sides get the same requests, but for the name of the model, from the same client. Each looks up and
 computes with as many instances as the machine has cores; an instance computes with one thread.
-First all answers are compared with PyTorch's. Then the sides are measured in turns, and the best of
-three rounds counts. Exit status: 0 when all answers were equal.
+(--network-threads gives ONNX Runtime fewer instances of more threads.) First all answers are
+compared with PyTorch's. Then the sides are measured in turns, and the best of three rounds counts.
+perf_analyzer is not used: it asks for all outputs that a server lists, OUTPUT0 too, which
+`hps serve` refuses in a request by table names. Exit status: 0 when all answers were equal.
 """
 
 from __future__ import annotations
@@ -127,7 +130,8 @@ def io(direction: str, name: str, datatype: str, *dims: int) -> str:
     return f'{direction} {{ name: "{name}" data_type: TYPE_{datatype} dims: {list(dims)} }}\n'
 
 
-def write_triton_models(model: Model, directory: pathlib.Path, network: pathlib.Path) -> None:
+def write_triton_models(model: Model, directory: pathlib.Path, network: pathlib.Path,
+                        threads: int) -> None:
     hps_model = HPS_MODEL.replace("CONFIGURATION", str(directory / "hps.toml"))
     score, dense = io("output", "score", "FP32", 1), io("input", "dense", "FP32", dlrm.DENSE)
     keys = "".join(io("input", table, "INT64", 1) for table in model.tables)
@@ -140,8 +144,8 @@ backend: "python"
 max_batch_size: 4096
 dynamic_batching {{ }}
 parameters {{ key: "network" value: {{ string_value: "{network}" }} }}
-parameters {{ key: "threads" value: {{ string_value: "1" }} }}
-instance_group {{ count: {INSTANCES} kind: KIND_CPU }}
+parameters {{ key: "threads" value: {{ string_value: "{threads}" }} }}
+instance_group {{ count: {max(1, INSTANCES // threads)} kind: KIND_CPU }}
 {dense}{rows}{score}""")
     triton_peer.write_python_model(version, ROOT / "tools" / "triton_peer" / "onnx_model.py",
                                    triton_peer.find(VENV, "onnxruntime/__init__.py").parent.parent)
@@ -321,7 +325,9 @@ def main() -> int:
     parser.add_argument("build", type=pathlib.Path, help="with `hps` and the backend of Triton")
     parser.add_argument("--quick", action="store_true",
                         help="small tables and short rounds: shows only that it works")
-    parser.add_argument("--seconds", type=float, default=1, help="of one round of one side")
+    parser.add_argument("--seconds", type=float, default=2, help="of one round of one side")
+    parser.add_argument("--network-threads", type=int, default=1,
+                        help="threads of each instance of ONNX Runtime; so many fewer instances")
     parser.add_argument("--out", type=pathlib.Path, help="also write the figures as JSON")
     asked = parser.parse_args()
     hps = asked.build.resolve() / "bin" / "hps"
@@ -330,7 +336,8 @@ def main() -> int:
         print("1. exporting a DLRM, splitting and importing it", flush=True)
         model = Model(hps, work, asked.quick)
         import_model(hps, work)
-        write_triton_models(model, work / "triton", work / "dense.onnx")
+        write_triton_models(model, work / "triton", work / "dense.onnx",
+                            asked.network_threads)
         triton_peer.add_backends(VENV, work / "triton", asked.build)
         with triton_peer.serve_hps(str(hps), work / "serve" / "hps.toml") as ours, \
                 triton_peer.serve_triton(VENV, work / "triton") as (theirs, _):
@@ -345,6 +352,7 @@ def main() -> int:
             print(f"   load average {os.getloadavg()[0]:.1f}")
     if asked.out:
         asked.out.write_text(json.dumps({"scenario": "triton_ensemble", "instances": INSTANCES,
+                                         "network_threads": asked.network_threads,
                                          "machine": triton_peer.machine(), "results": results},
                                         indent=1) + "\n")
     return 0
