@@ -1,9 +1,10 @@
 # Every target does the set-up that it needs; `make help` lists them.
 .DEFAULT_GOAL := help
 .PHONY: help build demo demo-updates demo-redis demo-ctr demo-triton demo-train demo-online \
-        train-package triton-backend gpu gpu-tests test test-long test-gpu check check-all bench \
-        format install wheel wheel-gpu clean setup-build setup-updates setup-redis setup-test \
-        setup-check setup-gpu setup-train setup-ctr setup-triton setup-wheel
+        train-package triton-backend bench-triton gpu gpu-tests test test-long test-gpu check \
+        check-all bench format install wheel wheel-gpu clean setup-build setup-updates \
+        setup-redis setup-test setup-check setup-gpu setup-train setup-ctr setup-triton \
+        setup-wheel
 MAKEFLAGS += --no-print-directory
 export NINJA_STATUS ?= [%f/%t %es] #
 PREFIX ?= /usr/local
@@ -56,6 +57,12 @@ demo-triton: setup-triton  ## hps in a tritonserver: lookups, an ensemble, perf_
 	@cmake --preset cpu >/dev/null
 	@ninja -C build/cpu hps triton-backend
 	@.venv/bin/python examples/demo_triton/demo_triton.py build/cpu
+
+bench-triton: setup-triton setup-ctr  ## predictions of hps serve beside an ensemble in Triton
+	@cmake --preset cpu >/dev/null
+	@ninja -C build/cpu hps triton-backend
+	@mkdir -p build/bench
+	@.venv-python/bin/python tools/bench_triton.py build/cpu --out build/bench/triton.json
 
 demo-online: train-package  ## a trainer follows a drifting stream, and the served model follows it
 	@.venv-python/bin/python examples/train/demo_online.py build/cpu/bin/hps

@@ -50,7 +50,8 @@ class Dlrm(torch.nn.Module):
                                                     for j in range(i)]))
         self.top = mlp(len(self.pairs) + DIM, 512, 512, 256, 1, last=torch.nn.Sigmoid())
 
-    def forward(self, dense: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    def forward(self, dense: torch.Tensor, *ids: torch.Tensor) -> torch.Tensor:
+        """Scores [batch, 1] of numbers [batch, DENSE] and the ids [batch] of each table."""
         bottom = self.bottom(dense)
         rows = [table(ids[i]) for i, table in enumerate(self.tables)]
         features = torch.cat([bottom, *rows], 1).view(-1, self.features, DIM)
@@ -82,7 +83,7 @@ def pytorch_us(rows: list[int], quick: bool) -> dict[int, float]:
         with torch.inference_mode():
             for run in range(runs + runs // 10 + ID_SETS):
                 begun = time.perf_counter()
-                model(dense, sets[run % ID_SETS])
+                model(dense, *sets[run % ID_SETS])
                 times.append(time.perf_counter() - begun)
         figures[batch] = statistics.median(times[-runs:]) * 1e6
     return figures

@@ -6,7 +6,7 @@
 #   tools/bootstrap.sh kafka    ... and a Kafka broker (.kafka/), for `make demo-updates`
 #   tools/bootstrap.sh test     ... and what the tests need: .venv/, a Kafka broker (.kafka/),
 #                               PyTorch, TensorFlow and JAX for the Python package's
-#                               (.venv-python/; 3.2 GB), and Triton (.venv-bench/; 0.2 GB)
+#                               (.venv-python/; 3.2 GB), and Triton (.venv-bench/; 0.4 GB)
 #   tools/bootstrap.sh train    what `make demo-train` needs: as build, and PyTorch (.venv-python/)
 #   tools/bootstrap.sh ctr      what `make demo-ctr` needs: as train, and Triton's client (.venv/)
 #   tools/bootstrap.sh wheel    what `make wheel` needs: as build, pip, and headers of JAX from PyPI
@@ -18,8 +18,9 @@
 #                               variable to share one among work trees.
 #   tools/bootstrap.sh fuzz     what the preset `fuzz` needs: as build, and clang with its runtime
 #   tools/bootstrap.sh bench    the peers of `hps bench serve`: as build, Redis, and Triton with its
-#                               perf_analyzer from PyPI in .venv-bench/
-#   tools/bootstrap.sh triton   what `make demo-triton` needs: as bench, and its client (.venv/)
+#                               perf_analyzer and ONNX Runtime from PyPI in .venv-bench/
+#   tools/bootstrap.sh triton   what `make demo-triton` needs: as bench, and its client (.venv/).
+#                               `make bench-triton` needs this and ctr
 #
 # Needs root or sudo only when something is missing. A second run installs nothing and takes a
 # fraction of a second. Every package is pinned to the version that hps is tested with

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -75,21 +74,12 @@ def make_store(hps: pathlib.Path, work: pathlib.Path) -> Table:
 
 
 def make_models(build: pathlib.Path, work: pathlib.Path) -> None:
-    for name, config in CONFIGS.items():
-        (work / "models" / name / "1").mkdir(parents=True)
-        (work / "models" / name / "config.pbtxt").write_text(
-            config.replace("CONFIGURATION", str(work / "hps.toml")))
-    # The Python backend runs Debian's Python; its models find NumPy (1.x) where we have it.
-    packages = pathlib.Path(np.__file__).parent.parent
-    (work / "models" / "dense" / "1" / "model.py").write_text(
-        (HERE / "dense_model.py").read_text().replace('"PACKAGES"', repr(str(packages))))
-    (work / "backends").mkdir()
-    (work / "backends" / "hps").symlink_to((build / "triton" / "hps").resolve())
-    server = triton_peer.find(VENV, "tritonserver").parent.parent
-    shutil.copytree(server / "backends" / "python", work / "backends" / "python")
-    # A link: its libraries lie beside the original.
-    (work / "backends" / "python" / "triton_python_backend_stub").symlink_to(
-        server / "python_backend_stubs" / "3.11" / "triton_python_backend_stub")
+    versions = {name: triton_peer.write_model(
+        work, name, config.replace("CONFIGURATION", str(work / "hps.toml")))
+        for name, config in CONFIGS.items()}
+    triton_peer.write_python_model(versions["dense"], HERE / "dense_model.py",
+                                   pathlib.Path(np.__file__).parent.parent)
+    triton_peer.add_backends(VENV, work, build)
 
 
 def expected_scores(rows: np.ndarray) -> np.ndarray:
@@ -109,13 +99,7 @@ class Checks:
 
 
 def infer(client, module, model: str, inputs: dict, outputs: list[str]) -> list[np.ndarray]:
-    types = {"int64": "INT64", "int32": "INT32"}
-    tensors = []
-    for name, array in inputs.items():
-        tensor = module.InferInput(name, list(array.shape), types[str(array.dtype)])
-        tensor.set_data_from_numpy(array)
-        tensors.append(tensor)
-    answer = client.infer(model, tensors,
+    answer = client.infer(model, triton_peer.tensors(module, inputs),
                           outputs=[module.InferRequestedOutput(name) for name in outputs])
     return [answer.as_numpy(name) for name in outputs]
 

@@ -19,6 +19,7 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -29,6 +30,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 ROWS, DIM, KEYS = 100_000, 32, 1024
 CONCURRENCY = (1, 4, 16)
+READY_S = 120
+DATATYPES = {"int64": "INT64", "int32": "INT32", "float32": "FP32"}
 CONFIG = """
 name: "m"
 backend: "gather"
@@ -67,7 +70,7 @@ def running(command: list[str], **more):
 
 
 def await_ready(address: str, process: subprocess.Popen) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(OSError):
             with urllib.request.urlopen(f"http://{address}/v2/health/ready", timeout=1) as answer:
@@ -92,18 +95,66 @@ def serve_triton(venv: pathlib.Path, directory: pathlib.Path):
             yield {name: f"127.0.0.1:{port}" for name, port in ports.items()}, process
 
 
+def write_model(directory: pathlib.Path, name: str, config: str) -> pathlib.Path:
+    """Adds a model to directory/models. Returns the folder of its version."""
+    version = directory / "models" / name / "1"
+    version.mkdir(parents=True)
+    (version.parent / "config.pbtxt").write_text(config)
+    return version
+
+
+def write_python_model(version: pathlib.Path, source: pathlib.Path, packages: pathlib.Path,
+                       ) -> None:
+    """The Python backend runs Debian's Python, and its models need NumPy 1.x: of `packages`."""
+    (version / "model.py").write_text(
+        source.read_text().replace('"PACKAGES"', repr(str(packages))))
+
+
+def add_backends(venv: pathlib.Path, directory: pathlib.Path, build: pathlib.Path) -> None:
+    """Puts the backend of hps and Triton's Python backend into directory/backends."""
+    backends = directory / "backends"
+    backends.mkdir()
+    (backends / "hps").symlink_to((build / "triton" / "hps").resolve())
+    server = find(venv, "tritonserver").parent.parent
+    shutil.copytree(server / "backends" / "python", backends / "python")
+    # A link: its libraries lie beside the original.
+    (backends / "python" / "triton_python_backend_stub").symlink_to(
+        server / "python_backend_stubs" / "3.11" / "triton_python_backend_stub")
+
+
+def tensors(module, inputs: dict) -> list:
+    """Arrays as inputs of a request; `module` is tritonclient.http or tritonclient.grpc."""
+    made = []
+    for name, array in inputs.items():
+        tensor = module.InferInput(name, list(array.shape), DATATYPES[str(array.dtype)])
+        tensor.set_data_from_numpy(array)
+        made.append(tensor)
+    return made
+
+
 @contextlib.contextmanager
 def triton(venv: pathlib.Path, directory: pathlib.Path):
     """The addresses of a Triton that serves the gather."""
     backend = directory / "backends" / "gather"
-    (directory / "models" / "m" / "1").mkdir(parents=True)
+    write_model(directory, "m", CONFIG)
     backend.mkdir(parents=True)
-    (directory / "models" / "m" / "config.pbtxt").write_text(CONFIG)
     subprocess.run(["g++", "-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden",
                     str(HERE / "gather_backend.cc"), "-o", str(backend / "libtriton_gather.so")],
                    check=True)
     with serve_triton(venv, directory) as (addresses, _):
         yield addresses
+
+
+@contextlib.contextmanager
+def serve_hps(program: str, config: pathlib.Path):
+    """The addresses of an `hps serve`; its log is beside its configuration."""
+    http, grpc = free_port(), free_port()
+    with config.with_name("hps.log").open("w") as log:
+        with running([program, "serve", "--config", str(config), "--http", f"127.0.0.1:{http}",
+                      "--grpc", f"127.0.0.1:{grpc}", "--metrics", ""],
+                     stdout=log, stderr=log) as process:
+            await_ready(f"127.0.0.1:{http}", process)
+            yield {"http": f"127.0.0.1:{http}", "grpc": f"127.0.0.1:{grpc}"}
 
 
 @contextlib.contextmanager
@@ -118,13 +169,8 @@ def hps(program: str, directory: pathlib.Path):
     config = directory / "hps.toml"
     config.write_text('[store]\npath = "store"\n[l2]\nbytes_max = "256MiB"\npreload = 1.0\n')
     keys = array.array("q", (tables / "t0" / "key").read_bytes()).tolist()
-    http, grpc = free_port(), free_port()
-    with (directory / "hps.log").open("w") as log:
-        with running([program, "serve", "--config", str(config), "--http", f"127.0.0.1:{http}",
-                      "--grpc", f"127.0.0.1:{grpc}", "--metrics", ""],
-                     stdout=log, stderr=log) as process:
-            await_ready(f"127.0.0.1:{http}", process)
-            yield {"http": f"127.0.0.1:{http}", "grpc": f"127.0.0.1:{grpc}"}, keys
+    with serve_hps(program, config) as addresses:
+        yield addresses, keys
 
 
 class Analyzer:
