@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
 #include "base/macros.h"
+#include "bench/l3_merge.h"
 #include "bench/l3_page_files.h"
 #include "bench/measure.h"
 #include "bench/scenario.h"
@@ -274,6 +275,8 @@ absl::StatusOr<std::vector<Result>> RunL3Scenario(const Options& options) {
   }
   HPS_ASSIGN_OR_RETURN(const std::vector<Result> page_files, MeasurePageFiles(options));
   results.insert(results.end(), page_files.begin(), page_files.end());
+  HPS_ASSIGN_OR_RETURN(Result merge, MeasureMerge(options));
+  results.push_back(std::move(merge));
   return results;
 }
 

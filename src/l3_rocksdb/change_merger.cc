@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -27,19 +26,14 @@ double SecondsSince(TimePoint begin) {
 
 ChangeMerger::ChangeMerger(std::shared_ptr<Database> database,
                            std::function<void(const Database::Pin&)> on_switch)
-    : database_(std::move(database)),
-      on_switch_(std::move(on_switch)),
-      thread_([this] { Run(); }) {}
+    : database_(std::move(database)), on_switch_(std::move(on_switch)) {}
 
 absl::StatusOr<std::unique_ptr<ChangeMerger>> ChangeMerger::Start(
     std::shared_ptr<Database> database, std::function<void(const Database::Pin&)> on_switch) {
-  try {
-    return std::unique_ptr<ChangeMerger>(
-        new ChangeMerger(std::move(database), std::move(on_switch)));
-  } catch (const std::system_error& error) {  // the one way std::thread reports it
-    return absl::ResourceExhaustedError(
-        absl::StrCat("can't start the thread that merges changes: ", error.what()));
-  }
+  std::unique_ptr<ChangeMerger> merger(new ChangeMerger(std::move(database), std::move(on_switch)));
+  HPS_ASSIGN_OR_RETURN(merger->thread_, WorkerPool::Create({.name = "hps-merge", .queue_max = 1}));
+  HPS_RETURN_IF_ERROR(merger->thread_->Post(merger.get()));
+  return merger;
 }
 
 ChangeMerger::~ChangeMerger() {
@@ -49,7 +43,7 @@ ChangeMerger::~ChangeMerger() {
     if (running_ != nullptr) running_->to.family().CancelMerge();
   }
   database_->merge_queue().Request();
-  thread_.join();
+  thread_.reset();  // waits for it
 }
 
 bool ChangeMerger::stopping() const {

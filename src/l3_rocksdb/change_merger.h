@@ -10,32 +10,32 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/executor.h"
 #include "base/mutex.h"
 #include "l3_rocksdb/database.h"
 
 namespace hps {
 
 // Thread-safe.
-class ChangeMerger {
+class ChangeMerger final : private Task {
  public:
   // `on_switch` is called when a table has new page files, while no write of the table runs; it
   // moves the open tables. Errors: RESOURCE_EXHAUSTED (no thread).
   static absl::StatusOr<std::unique_ptr<ChangeMerger>> Start(
       std::shared_ptr<Database> database, std::function<void(const Database::Pin&)> on_switch);
   // Ends a merge that runs, without its result.
-  ~ChangeMerger();
+  ~ChangeMerger() override;
   ChangeMerger(const ChangeMerger&) = delete;
   ChangeMerger& operator=(const ChangeMerger&) = delete;
 
  private:
   ChangeMerger(std::shared_ptr<Database> database,
                std::function<void(const Database::Pin&)> on_switch);
-  void Run();
+  void Run() override;
   void MergeTable(const std::string& table);
   absl::Status MergeNow(Database::Merge& merge);
   void End(Database::Merge& merge);
@@ -49,7 +49,7 @@ class ChangeMerger {
   mutable Mutex mutex_;
   bool stopping_ HPS_GUARDED_BY(mutex_) = false;
   Database::Merge* running_ HPS_GUARDED_BY(mutex_) = nullptr;
-  std::thread thread_;
+  std::unique_ptr<WorkerPool> thread_;
 };
 
 }  // namespace hps

@@ -35,7 +35,6 @@ namespace {
 
 // A writer changes its files a few times per second. Opening them takes milliseconds.
 constexpr Duration kReaderTimeout = std::chrono::seconds(10);
-constexpr size_t kChangesReadAheadBytes = size_t{2} << 20;
 // RocksDB's timer thread, and one more thread for each of the two kinds of background work.
 constexpr size_t kRocksOtherThreads = 3;
 
@@ -367,38 +366,6 @@ absl::Status Database::CheckNotReplaced(const TableRecord& table) const {
   return absl::UnavailableError(
       absl::StrCat("store '", path(), "': table '", table.spec.name,
                    "' was replaced while the store was being opened; try again"));
-}
-
-// A reader opens each newer state of the store anew, which must not take long. So it asks RocksDB
-// for every key of a changed table. So do lookups of a table whose changes can't all be read: those
-// that meet the damage report it.
-void Database::LoadChangedKeys(Family& family) {
-  if (family.pages == nullptr) return;
-  if (read_only() || damaged_) {
-    if (family.changed) family.changed_keys.AddAll();
-    return;
-  }
-  uint64_t key_count = 0;
-  // More than the filter holds, so it need not be filled first.
-  if (db_->GetIntProperty(family.handle, rocksdb::DB::Properties::kEstimateNumKeys, &key_count) &&
-      key_count > kChangedKeysMax) {
-    return family.changed_keys.AddAll();
-  }
-  rocksdb::ReadOptions options;
-  options.fill_cache = false;
-  options.readahead_size = kChangesReadAheadBytes;
-  const auto it = NewStoreIterator(*db_, family.handle, options);
-  std::vector<Key> keys;
-  bool readable = true;
-  for (it->SeekToFirst(); it->Valid() && readable && !family.changed_keys.has_all(); it->Next()) {
-    readable = it->key().size() == kKeyBytes;
-    if (readable) keys.push_back(DecodeKey(it->key().data()));
-    if (keys.size() < kFetchTaskKeysMax) continue;
-    family.changed_keys.Add(keys);
-    keys.clear();
-  }
-  family.changed_keys.Add(keys);
-  if (!readable || !it->status().ok()) family.changed_keys.AddAll();
 }
 
 // A network without a family is one of format 2, or lost: Network() says so, and the tables and the

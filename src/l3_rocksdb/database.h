@@ -260,10 +260,11 @@ class Database : public std::enable_shared_from_this<Database> {
   void UndoSwitch(const TableRecord& table, rocksdb::WriteBatch& batch) HPS_REQUIRES(mutex_);
   uint64_t MergeThreshold(const Family& family) const;
   bool IsMergeDue(Family& family) const;
-  absl::Status WriteMerged(const TableRecord& record);
+  absl::Status WriteMerged(const TableRecord& record, bool& is_visible);
   void ApplyMerge(Merge& merge, const TableRecord& record,
                   std::shared_ptr<const FamilyPages> pages);
   void ForgetChanges(const Family& family);
+  bool ConfirmNoSwitch(const Merge& merge);
   std::unique_ptr<Family> TakeUnpinned(Family* family) HPS_REQUIRES(mutex_);
 
   const RocksStoreOptions options_;

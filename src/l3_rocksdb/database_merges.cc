@@ -1,4 +1,4 @@
-// Merges of a table's changes into a new page file: how the store switches to it.
+// Changes of tables in page files: which keys have some, and their merges into new page files.
 //
 // A merge has a new column family and a new page file. From its beginning on, each write of the
 // table goes to the old family and to the new one, in one atomic step. The changes that the merge
@@ -15,18 +15,24 @@
 #include <algorithm>
 #include <functional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/fault_point.h"
+#include "base/limits.h"
 #include "base/logging.h"
 #include "base/macros.h"
 #include "l3_rocksdb/cursor.h"
 #include "l3_rocksdb/database.h"
 #include "l3_rocksdb/files/store_files.h"
+#include "l3_rocksdb/key_codec.h"
 #include "l3_rocksdb/status.h"
+#include "l3_rocksdb/store_iterator.h"
 
 namespace hps {
 namespace {
+
+constexpr size_t kChangesReadAheadBytes = size_t{2} << 20;
 
 // Bytes of the changes, about.
 uint64_t ChangeBytes(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* handle) {
@@ -40,6 +46,38 @@ uint64_t ChangeBytes(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* handle) {
 }
 
 }  // namespace
+
+// A reader opens each newer state of the store anew, which must not take long. So it asks RocksDB
+// for every key of a changed table. So do lookups of a table whose changes can't all be read: those
+// that meet the damage report it.
+void Database::LoadChangedKeys(Family& family) {
+  if (family.pages == nullptr) return;
+  if (read_only() || damaged_) {
+    if (family.changed) family.changed_keys.AddAll();
+    return;
+  }
+  uint64_t key_count = 0;
+  // More than the filter holds, so it need not be filled first.
+  if (db_->GetIntProperty(family.handle, rocksdb::DB::Properties::kEstimateNumKeys, &key_count) &&
+      key_count > kChangedKeysMax) {
+    return family.changed_keys.AddAll();
+  }
+  rocksdb::ReadOptions options;
+  options.fill_cache = false;
+  options.readahead_size = kChangesReadAheadBytes;
+  const auto it = NewStoreIterator(*db_, family.handle, options);
+  std::vector<Key> keys;
+  bool readable = true;
+  for (it->SeekToFirst(); it->Valid() && readable && !family.changed_keys.has_all(); it->Next()) {
+    readable = it->key().size() == kKeyBytes;
+    if (readable) keys.push_back(DecodeKey(it->key().data()));
+    if (keys.size() < kFetchTaskKeysMax) continue;
+    family.changed_keys.Add(keys);
+    keys.clear();
+  }
+  family.changed_keys.Add(keys);
+  if (!readable || !it->status().ok()) family.changed_keys.AddAll();
+}
 
 uint64_t Database::MergeThreshold(const Family& family) const {
   const double share = options_.config.merge_share * static_cast<double>(family.table.row_count);
@@ -132,9 +170,9 @@ absl::Status Database::SwitchMerged(Merge& merge, const PageFileDescription& fil
   {
     MutexLock write_lock(from.write_mutex);
     if (!from.current) return absl::CancelledError("the table was replaced");
-    written = WriteMerged(record);
-    if (!written.ok() && catalog().tables.at(record.spec.name).first_file != record.first_file)
-      return written;
+    bool is_visible = false;
+    written = WriteMerged(record, is_visible);
+    if (!is_visible) return written;
     ApplyMerge(merge, record, std::move(pages));
     ForgetChanges(merge.to.family());
     on_switch(merge.to);
@@ -144,8 +182,8 @@ absl::Status Database::SwitchMerged(Merge& merge, const PageFileDescription& fil
   return written;
 }
 
-// After an error, the record of the table in catalog_ says whether the switch is visible.
-absl::Status Database::WriteMerged(const TableRecord& record) {
+// After an error of the disk, the switch may be visible all the same.
+absl::Status Database::WriteMerged(const TableRecord& record, bool& is_visible) {
   const std::string& name = record.spec.name;
   CatalogContents after = catalog();
   after.tables[name].first_file = record.first_file;
@@ -154,18 +192,17 @@ absl::Status Database::WriteMerged(const TableRecord& record) {
   PutFormat(batch, after.FormatToWrite());
   HPS_RETURN_IF_ERROR(CheckRoomFor(batch.GetDataSize()));
   HPS_RETURN_IF_ERROR(EnsureHealthy());
-  const absl::Status written = Commit(batch, true);
+  const auto commit = [&]() -> absl::Status {
+    HPS_FAULT_POINT("l3.merge.in_switch");
+    return Commit(batch, true);
+  };
+  const absl::Status written = commit();
   const absl::StatusOr<CatalogContents> in_rocks =
       written.ok() ? std::move(after) : ReadCatalog(*db_);
-  MutexLock lock(mutex_);
-  const bool is_visible = in_rocks.ok() && in_rocks->tables.contains(name) &&
-                          FamilyIdOf(in_rocks->tables.at(name)) == FamilyIdOf(record);
-  if (is_visible) {
-    TableRecord& current = catalog_.tables[name];
-    current.row_count = record.row_count;
-    current.page_files = record.page_files;
-    current.first_file = record.first_file;
-  } else {
+  is_visible = in_rocks.ok() && in_rocks->tables.contains(name) &&
+               FamilyIdOf(in_rocks->tables.at(name)) == FamilyIdOf(record);
+  if (!is_visible) {
+    MutexLock lock(mutex_);
     unconfirmed_switches_.push_back(record);
   }
   return written;
@@ -176,6 +213,10 @@ void Database::ApplyMerge(Merge& merge, const TableRecord& record,
   Family& from = merge.from.family();
   Family& to = merge.to.family();
   MutexLock lock(mutex_);
+  TableRecord& current = catalog_.tables[record.spec.name];
+  current.row_count = record.row_count;
+  current.page_files = record.page_files;
+  current.first_file = record.first_file;
   to.table = record;
   to.pages = std::move(pages);
   to.current = true;
@@ -197,18 +238,7 @@ void Database::ForgetChanges(const Family& family) {
 bool Database::EndMerge(Merge& merge) {
   merge.changes.reset();
   if (!merge.is_switched()) {
-    MutexLock change_lock(change_mutex_);
-    // If the switch is in the log, the process ends, and the log is replayed, the new family is
-    // current. So it gets all writes until the old record is behind the switch in the log.
-    const FamilyId id = FamilyIdOf(merge.to.family().table);
-    const auto is_unconfirmed = [&] {
-      MutexLock lock(mutex_);
-      return IsUnconfirmed(id);
-    };
-    if (is_unconfirmed()) {
-      if (const absl::Status undone = DropLeftovers(); !undone.ok()) LogWarning(undone.ToString());
-      if (is_unconfirmed()) return false;
-    }
+    if (!ConfirmNoSwitch(merge)) return false;
     MutexLock write_lock(merge.from.family().write_mutex);
     MutexLock lock(mutex_);
     merge.from.family().successor = nullptr;
@@ -216,6 +246,21 @@ bool Database::EndMerge(Merge& merge) {
   merge.to = Pin();
   merge.from = Pin();
   return true;
+}
+
+// If a switch is in the log, the process ends, and the log is replayed, the new family is current.
+// So the new family gets all writes until the old record is behind the switch in the log. False: it
+// is not yet.
+bool Database::ConfirmNoSwitch(const Merge& merge) {
+  const FamilyId id = FamilyIdOf(merge.to.family().table);
+  const auto is_unconfirmed = [&] {
+    MutexLock lock(mutex_);
+    return IsUnconfirmed(id);
+  };
+  if (!is_unconfirmed()) return true;
+  MutexLock change_lock(change_mutex_);
+  if (const absl::Status undone = DropLeftovers(); !undone.ok()) LogWarning(undone.ToString());
+  return !is_unconfirmed();
 }
 
 // The new family stays open to the end, because writes go on.

@@ -170,13 +170,13 @@ class ModelRunner {
 };
 
 // Runs random operations on a store. Returns the number of merges.
-uint64_t RunModel(const RocksStoreOptions& options) {
+uint64_t RunModel(const RocksStoreOptions& options, uint64_t key_operations = kKeyOperations) {
   const char* const given = std::getenv("HPS_TEST_SEED");
   const uint64_t seed =
       given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
   std::cout << "seed " << seed << "\n";
   ModelRunner runner(seed, options);
-  for (uint64_t done = 0; done < kKeyOperations && !testing::Test::HasFailure();)
+  for (uint64_t done = 0; done < key_operations && !testing::Test::HasFailure();)
     done += runner.Step();
   return runner.merges();
 }
@@ -190,8 +190,8 @@ TEST(RocksStoreModelTest, MergesAgreeWithPlainMaps) {
   RocksStoreOptions options = PageTestOptions("");
   options.role = OwnerRole::kServer;
   options.merge_keys_min = 1;
-  options.config.merge_share = 0.05;
-  const uint64_t merges = RunModel(options);
+  options.config.merge_share = 0.02;
+  const uint64_t merges = RunModel(options, kKeyOperations / 4);
   std::cout << merges << " merges\n";
   EXPECT_GT(merges, 10u);
 }

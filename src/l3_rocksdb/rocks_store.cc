@@ -24,6 +24,8 @@
 namespace hps {
 namespace {
 
+constexpr size_t kSourcesMin = 64;
+
 // Compared to tell whether two states of a column family differ.
 struct FamilyFiles {
   uint64_t memory_rows = 0;
@@ -124,8 +126,9 @@ class RocksStore final : public DurableStore {
   std::shared_ptr<Database> database_ HPS_GUARDED_BY(mutex_);  // replaced when read-only
   // The sources of the open tables. In a read-only store, all of them read from database_.
   std::map<Incarnation, std::weak_ptr<StoreTableSource>> sources_ HPS_GUARDED_BY(mutex_);
-  Mutex snapshot_mutex_;  // one snapshot at a time
-  Mutex refresh_mutex_;   // one refresh at a time; acquired before mutex_
+  size_t sources_max_ HPS_GUARDED_BY(mutex_) = kSourcesMin;  // more: those of closed tables go
+  Mutex snapshot_mutex_;                                     // one snapshot at a time
+  Mutex refresh_mutex_;  // one refresh at a time; acquired before mutex_
   // Read-only stores: the state of database_.
   ReaderFileSystem::State seen_ HPS_GUARDED_BY(refresh_mutex_);
   std::unique_ptr<ChangeMerger> merger_;  // null if there is none; destroyed first
@@ -178,7 +181,10 @@ absl::StatusOr<std::vector<TableInfo>> RocksStore::Tables() const {
 absl::StatusOr<std::unique_ptr<DurableTable>> RocksStore::OpenTable(const std::string& name) {
   MutexLock lock(mutex_);
   HPS_ASSIGN_OR_RETURN(Database::Pin pin, database_->PinTable(name));
-  std::erase_if(sources_, [](const auto& source) { return source.second.expired(); });
+  if (sources_.size() > sources_max_) {
+    std::erase_if(sources_, [](const auto& source) { return source.second.expired(); });
+    sources_max_ = 2 * sources_.size() + kSourcesMin;
+  }
   std::weak_ptr<StoreTableSource>& known = sources_[pin.family().table.incarnation];
   std::shared_ptr<StoreTableSource> source = known.lock();
   if (source == nullptr) {

@@ -16,7 +16,7 @@
 #include <fstream>
 #include <string>
 
-#include "base/clock.h"
+#include "testing/await.h"
 #include "testing/faults/fault_points.h"
 #include "tests/faults/child_process.h"
 #include "tests/faults/planned_events.h"
@@ -73,8 +73,7 @@ uint64_t MergeCount(const DurableStore& store) {
 
 // Not every event causes one.
 void AwaitMerge(const DurableStore& store, uint64_t before) {
-  const Deadline deadline = DeadlineAfter(RealClock(), kMergeWait);
-  while (MergeCount(store) == before && RealClock().Now() < deadline) usleep(500);
+  AwaitCondition([&] { return MergeCount(store) != before; }, kMergeWait);
 }
 
 int Fail(const absl::Status& status) {

@@ -7,12 +7,11 @@
 #include <memory>
 #include <random>
 #include <set>
-#include <thread>
 #include <vector>
 
-#include "base/clock.h"
 #include "l3_rocksdb/rocks_store.h"
 #include "l3_rocksdb/salvage/verify.h"
+#include "testing/await.h"
 #include "testing/fakes/stamped_rows.h"
 #include "tests/faults/failing_disk.h"
 #include "tests/faults/one_table.h"
@@ -21,7 +20,6 @@ namespace hps {
 namespace {
 
 constexpr uint64_t kRowCount = 60;
-constexpr Duration kMergeWait = std::chrono::seconds(30);
 
 class MergeFaultTest : public FailingDiskTest {
  protected:
@@ -78,11 +76,15 @@ class MergeFaultTest : public FailingDiskTest {
   }
   void AwaitMerge() {
     const uint64_t before = store_->Statistics().merges;
-    const Deadline deadline = DeadlineAfter(RealClock(), kMergeWait);
-    while (store_->Statistics().merges == before) {
-      ASSERT_LT(RealClock().Now(), deadline) << "no merge succeeds";
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    ASSERT_TRUE(AwaitCondition([&] { return store_->Statistics().merges > before; }))
+        << "no merge succeeds";
+  }
+
+  // For a short time, so that writes meet merges at each of their steps.
+  void LetMerge() {
+    const uint64_t before = store_->Statistics().merges;
+    AwaitCondition([&] { return store_->Statistics().merges > before; },
+                   std::chrono::milliseconds(2));
   }
 
   std::unique_ptr<DurableStore> store_;
@@ -108,7 +110,7 @@ TEST_F(MergeFaultTest, LosesNothingAcknowledged) {
       if (i == healed_at) disk_->Heal();
       const Key key = static_cast<Key>(random() % kRowCount);
       if (!Write(key)) ++writes_failed;
-      if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      if (random() % 4 == 0) LetMerge();
     }
     ASSERT_NO_FATAL_FAILURE(ExpectRows());
     if (random() % 2 == 0) {

@@ -6,14 +6,13 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/clock.h"
 #include "base/macros.h"
 #include "l3_rocksdb/rocks_store.h"
 #include "l3_rocksdb/salvage/verify.h"
+#include "testing/await.h"
 #include "testing/fakes/stamped_rows.h"
 
 namespace hps {
@@ -25,7 +24,6 @@ constexpr Key kRowCount = 200;
 constexpr Key kLostRowCount = 300;  // of which a repair has lost some
 constexpr Key kStagedRowCount = 20;
 constexpr uint64_t kMergedKeys = 5;  // of the table that is updated; fewer are changed later
-constexpr Duration kMergeWait = std::chrono::seconds(60);
 
 struct FormatTable {
   std::string name;
@@ -95,11 +93,8 @@ absl::Status Update(DurableStore& store) {
   StampedRows others(kStamp, table->spec().row_bytes(), {middle, UpdatedKeys().end()}, kUpdated);
   HPS_RETURN_IF_ERROR(
       table->Write({merged.batch(), {DeletedKeys().data(), 1}, {Positions().data(), 1}}));
-  const Deadline deadline = DeadlineAfter(RealClock(), kMergeWait);
-  while (store.Statistics().merges == 0) {
-    if (RealClock().Now() > deadline) return absl::DeadlineExceededError("no merge");
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  if (!AwaitCondition([&] { return store.Statistics().merges > 0; }))
+    return absl::DeadlineExceededError("the changes were not merged");
   return table->Write({others.batch(), {DeletedKeys().data() + 1, 1}, Positions()});
 }
 
