@@ -355,6 +355,7 @@ TEST_F(ChangeMergerTest, AMergeThatFailsChangesNothing) {
         "l3_pages.read.call", "l3_pages.open.call"}) {
     SCOPED_TRACE(point);
     position_ = 0;
+    Close();
     Import(1);
     FaultPoints::Arm(point, {.action = FaultAction::kFail,
                              .status = absl::ResourceExhaustedError("the disk is full")});
