@@ -9,10 +9,12 @@
 #include <set>
 #include <vector>
 
+#include "base/clock.h"
 #include "l3_rocksdb/rocks_store.h"
 #include "l3_rocksdb/salvage/verify.h"
 #include "testing/await.h"
 #include "testing/fakes/stamped_rows.h"
+#include "testing/faults/fault_points.h"
 #include "tests/faults/failing_disk.h"
 #include "tests/faults/one_table.h"
 
@@ -140,6 +142,57 @@ TEST_F(MergeFaultTest, LosesNothingAcknowledged) {
   EXPECT_GT(merges, trials / 4);
   EXPECT_GT(merges_failed, 0u);
   EXPECT_GT(writes_failed, 0u);
+}
+
+// The switch may be in the log, and it can't be undone, because the disk fails. Writes go on when
+// the disk works again, and a later merge succeeds; or the store is closed before.
+class UnknownSwitchTest : public MergeFaultTest {
+ protected:
+  // False: the store knew before the switch that the disk fails.
+  bool ReachesSwitch() {
+    FaultPoints::Arm("l3.merge.before_switch", {.action = FaultAction::kWait, .times = 1});
+    EXPECT_TRUE(Write(1));
+    EXPECT_TRUE(FaultPoints::AwaitWaiting("l3.merge.before_switch",
+                                          DeadlineAfter(RealClock(), std::chrono::minutes(1))));
+    EXPECT_TRUE(Write(2));
+    disk_->Fail({.sticky = true, .calls = kFileAppend | kFileSync, .path_contains = ".log"});
+    FaultPoints::Arm("l3.merge.in_switch", {.action = FaultAction::kFail, .times = 1});
+    FaultPoints::Disarm("l3.merge.before_switch");
+    const auto is_reached = [] { return FaultPoints::Arrivals()["l3.merge.in_switch"] > 0; };
+    EXPECT_TRUE(
+        AwaitCondition([&] { return is_reached() || store_->Statistics().merges_failed > 0; }));
+    EXPECT_FALSE(Write(3));
+    EXPECT_EQ(store_->Statistics().merges, 0u);
+    return is_reached();
+  }
+};
+
+TEST_F(UnknownSwitchTest, LosesNothingAcknowledged) {
+  std::map<bool, int> reached;
+  for (int trial = 0; trial < 40; ++trial) {
+    const bool closes = trial % 2 == 1;
+    SCOPED_TRACE(testing::Message() << "trial " << trial);
+    Clean();
+    ASSERT_NO_FATAL_FAILURE(Import());
+    reached[closes] += ReachesSwitch() ? 1 : 0;
+    if (closes) Close();
+    disk_->Heal();
+    FaultPoints::DisarmAll();
+    if (closes) Open();
+    bool written = false;
+    for (int late_errors = 0; !written && late_errors < 4; ++late_errors) written = Write(4);
+    ASSERT_TRUE(written);
+    ASSERT_NO_FATAL_FAILURE(ExpectRows());
+    ASSERT_TRUE(AwaitCondition([&] { return store_->Statistics().merges > 0; }));
+    ASSERT_TRUE(Write(5));
+    ASSERT_NO_FATAL_FAILURE(ExpectRows());
+    Open();
+    ASSERT_NO_FATAL_FAILURE(ExpectRows());
+    Close();
+    if (reached[false] > 0 && reached[true] > 0) break;
+  }
+  EXPECT_GT(reached[false], 0);
+  EXPECT_GT(reached[true], 0);
 }
 
 }  // namespace
