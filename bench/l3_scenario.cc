@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "bench/l3_merge.h"
 #include "bench/l3_sides.h"
 #include "bench/measure.h"
 #include "bench/scenario.h"
@@ -201,6 +202,8 @@ absl::StatusOr<std::vector<Result>> RunL3Scenario(const Options& options) {
     HPS_RETURN_IF_ERROR(MeasureCold(options, dim, results));
   HPS_RETURN_IF_ERROR(MeasureCached(options, results));
   RemoveScratch(options.directory + "/l3");
+  HPS_ASSIGN_OR_RETURN(Result merge, MeasureMerge(options));
+  results.push_back(std::move(merge));
   return results;
 }
 

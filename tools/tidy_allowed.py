@@ -119,6 +119,7 @@ UNTESTED = {
     "src/base/macros.cc": "ends the process; macros are used by every test",
     "src/model/config_values.cc": "config_test.cc reads values of every kind",
     "src/model/served_models_levels.cc": "device_level_test.cc divides level 1 through it",
+    "src/l3_rocksdb/database_merges.cc": "change_merger_test.cc merges through it",
     "src/l3_rocksdb/database_tables.cc": "tests/faults/switch_fault_test.cc fails disks under it",
     "src/l3_rocksdb/database_writes.cc": "tests/faults/resume_test.cc fails disks under it",
     "src/query/cache_lookup.cc": "needs a device cache: tests/query/cache_lookup_test.cc",

@@ -28,6 +28,10 @@ struct StoreConfig {
   SyncMode sync = SyncMode::kInterval;
   std::chrono::nanoseconds sync_interval = std::chrono::seconds(1);
   uint64_t free_bytes_min = uint64_t{256} << 20;  // writes are refused with less free disk
+  // Changes of this share of a table's rows are merged into new page files; 0 = never.
+  double merge_share = 0.1;
+  uint64_t merge_bytes_per_second = uint64_t{64}
+                                    << 20;  // read and written by a merge; 0 = no limit
 };
 
 inline constexpr uint64_t kAutoBytes = UINT64_MAX;  // "auto": a budget that Store::Open chooses

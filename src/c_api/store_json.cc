@@ -80,7 +80,10 @@ std::string StatisticsJson(const StoreStatistics& statistics) {
   json.Name("l3").BeginObject().Member("damaged_reads", statistics.l3.damaged_reads);
   json.Member("background_errors", statistics.l3.background_errors);
   json.Member("writable", statistics.l3.writable);
-  json.Member("free_bytes", statistics.l3.free_bytes).EndObject();
+  json.Member("free_bytes", statistics.l3.free_bytes);
+  json.Member("merges", statistics.l3.merges);
+  json.Member("merged_bytes", statistics.l3.merged_bytes);
+  json.Member("merges_failed", statistics.l3.merges_failed).EndObject();
   const UpdateStatistics& updates = statistics.updates;
   json.Name("updates").BeginObject().Member("changes", updates.changes);
   json.Member("changes_failed", updates.changes_failed);

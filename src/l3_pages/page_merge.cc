@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
-#include "l3_pages/io_pace.h"
+#include "base/rate_limiter.h"
 #include "l3_pages/page_file_writer.h"
 
 namespace hps {
@@ -36,7 +36,7 @@ class PageMerger {
         row_bytes_(table.row_bytes()),
         changes_(changes),
         cancel_(cancel),
-        pace_(options.bytes_per_second),
+        pace_(options.bytes_per_second, Duration::zero()),
         keys_(std::max<size_t>(kMergeReadBytes / row_bytes_, 1)),
         versions_(keys_.size()),
         bytes_(keys_.size() * row_bytes_) {}
@@ -55,7 +55,7 @@ class PageMerger {
   const size_t row_bytes_;
   PageChangeCursor& changes_;
   Latch& cancel_;
-  IoPace pace_;
+  RateLimiter pace_;       // keeps the rate over every interval
   std::vector<Key> keys_;  // the table's rows of one read
   std::vector<Version> versions_;
   std::vector<std::byte> bytes_;

@@ -8,7 +8,6 @@
 #include <fstream>
 #include <thread>
 
-#include "l3_pages/io_pace.h"
 #include "l3_pages/page_file_writer.h"
 #include "l3_pages/test_page_table.h"
 #include "testing/faults/fault_points.h"
@@ -197,37 +196,39 @@ TEST_F(PageMergeTest, RefusesADamagedTable) {
   EXPECT_EQ(directory_.List(), std::vector<std::string>{});
 }
 
-TEST_F(PageMergeTest, LeavesNothingWhenACallFails) {
-  TestPageTable source(kMergeRowBytes);
-  TestPageTable::Rows rows = TestPageTable::RandomRows(20'000, random_);
-  source.Write(rows);
-  const auto table = *source.Open(*reader_);
-  const PlannedChanges changes = RandomChanges(rows, 500);
+// Merges of many rows and some changes that do not end well.
+class FailedPageMergeTest : public PageMergeTest {
+ protected:
+  FailedPageMergeTest() { source_.Write(rows_); }
+
+  const TestPageTable::Rows rows_ = TestPageTable::RandomRows(20'000, random_);
+  const PlannedChanges changes_ = RandomChanges(rows_, 500);
+  TestPageTable source_{kMergeRowBytes};
+};
+
+TEST_F(FailedPageMergeTest, LeavesNothingWhenACallFails) {
+  const auto table = *source_.Open(*reader_);
   for (const char* point : {"l3_pages.read.call", "l3_pages.create.call", "l3_pages.write.call",
                             "l3_pages.finish.before_header", "l3_pages.sync.call"}) {
     FaultPoints::Arm(point, {FaultAction::kFail, absl::UnavailableError("planned")});
-    const auto merged = Merge(*table, changes, Options());
+    const auto merged = Merge(*table, changes_, Options());
     EXPECT_TRUE(absl::IsUnavailable(merged.status())) << point << ": " << merged.status();
     FaultPoints::DisarmAll();
     EXPECT_EQ(directory_.List(), std::vector<std::string>{}) << point;
   }
   directory_.Write("merged", "precious");
-  EXPECT_TRUE(absl::IsAlreadyExists(Merge(*table, changes, Options()).status()));
+  EXPECT_TRUE(absl::IsAlreadyExists(Merge(*table, changes_, Options()).status()));
   EXPECT_EQ(directory_.Read("merged"), "precious");
-  ExpectRows(*table, rows);
+  ExpectRows(*table, rows_);
 }
 
 // A killed merge leaves the table as it was, and a file that does not open or has all rows.
-using PageMergeDeathTest = PageMergeTest;
+using PageMergeDeathTest = FailedPageMergeTest;
 TEST_F(PageMergeDeathTest, AnyStepMayBeTheLast) {
-  TestPageTable source(kMergeRowBytes);
-  TestPageTable::Rows rows = TestPageTable::RandomRows(20'000, random_);
-  source.Write(rows);
-  const auto table = *source.Open(*reader_);
-  const PlannedChanges changes = RandomChanges(rows, 500);
-  TestPageTable::Rows merged_rows = rows;
-  Apply(changes, merged_rows);
-  const auto expected = Merge(*table, changes, Options("expected"));
+  const auto table = *source_.Open(*reader_);
+  TestPageTable::Rows merged_rows = rows_;
+  Apply(changes_, merged_rows);
+  const auto expected = Merge(*table, changes_, Options("expected"));
   ASSERT_TRUE(expected.ok()) << expected.status();
   for (const char* step : {"read.call", "create.after", "write.before_piece", "write.call",
                            "finish.before_header", "finish.before_sync", "finish.after_sync"}) {
@@ -236,10 +237,10 @@ TEST_F(PageMergeDeathTest, AnyStepMayBeTheLast) {
     EXPECT_EXIT(
         {
           FaultPoints::Arm(std::string("l3_pages.") + step, {.action = FaultAction::kAbort});
-          static_cast<void>(Merge(*table, changes, Options()));
+          static_cast<void>(Merge(*table, changes_, Options()));
         },
         testing::KilledBySignal(SIGKILL), "");
-    ExpectRows(*table, rows);
+    ExpectRows(*table, rows_);
     const auto opened = PageFile::Open({path(), kTestIncarnation, kMergeRowBytes, false});
     if (opened.ok()) {
       ExpectRows(*Open(path(), *expected), merged_rows);
@@ -269,24 +270,6 @@ TEST_F(PageMergeTest, EndsWhenItIsCancelled) {
   merge.join();
   EXPECT_TRUE(absl::IsCancelled(ended)) << ended;
   EXPECT_EQ(directory_.List(), std::vector<std::string>{});
-}
-
-TEST(IoPaceTest, KeepsTheRateOverEveryInterval) {
-  const TimePoint start{std::chrono::hours(1)};
-  IoPace pace(1000);
-  EXPECT_EQ(pace.Take(500, start), start + std::chrono::milliseconds(500));
-  // The transfers of a job that does not wait add up ...
-  EXPECT_EQ(pace.Take(250, start), start + std::chrono::milliseconds(750));
-  // ... and a pause gives no right to a burst.
-  const TimePoint later = start + std::chrono::seconds(60);
-  EXPECT_EQ(pace.Take(1, later), later + std::chrono::milliseconds(1));
-  EXPECT_EQ(pace.Take(uint64_t{1} << 62, later) > later + std::chrono::hours(24), true);
-}
-
-TEST(IoPaceTest, ZeroIsNoBound) {
-  const TimePoint start{std::chrono::hours(1)};
-  IoPace pace(0);
-  EXPECT_EQ(pace.Take(UINT64_MAX, start), start);
 }
 
 }  // namespace

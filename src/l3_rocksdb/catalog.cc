@@ -78,7 +78,8 @@ std::optional<std::string_view> Payload(std::string_view key, std::string_view v
   return payload;
 }
 
-// From format 4 on. The caller checks that the reader is at its end.
+// From format 4 on; the first number from format 5 on, if it is not 0. The caller checks that the
+// reader is at its end.
 void ReadPageFiles(RecordReader& reader, TableRecord& table) {
   table.in_page_files = true;
   const uint32_t count = reader.Take<uint32_t>();
@@ -88,6 +89,7 @@ void ReadPageFiles(RecordReader& reader, TableRecord& table) {
     file.first_key = reader.Take<Key>();
     file.last_key = reader.Take<Key>();
   }
+  if (reader.good() && !reader.AtEnd()) table.first_file = reader.Take<uint64_t>();
 }
 
 bool ReadTable(std::string_view key, std::string_view payload, TableRecord& table) {
@@ -236,6 +238,9 @@ absl::Status CheckFormatRecord(rocksdb::DB& db) {
 uint32_t CatalogContents::FormatToWrite() const {
   const bool has_pages = std::any_of(tables.begin(), tables.end(),
                                      [](const auto& table) { return table.second.in_page_files; });
+  const bool has_merged = std::any_of(
+      tables.begin(), tables.end(), [](const auto& table) { return table.second.first_file != 0; });
+  if (has_merged) return kMergedFormatVersion;
   if (has_pages) return kPagesFormatVersion;
   return networks.empty() ? kFirstFormatVersion : kNetworkFormatVersion;
 }
@@ -324,6 +329,7 @@ void PutTable(rocksdb::WriteBatch& batch, const TableRecord& table) {
     record.Add(static_cast<uint32_t>(table.page_files.size()));
     for (const PageFileRecord& file : table.page_files)
       record.Add(file.row_count).Add(file.first_key).Add(file.last_key);
+    if (table.first_file != 0) record.Add(table.first_file);
   }
   PutRecord(batch, std::string(1, kTableTag) + table.spec.name, record.text());
 }
@@ -356,6 +362,10 @@ void DeleteUsed(rocksdb::WriteBatch& batch, Incarnation incarnation) {
 
 void PutChanged(rocksdb::WriteBatch& batch, Incarnation incarnation) {
   PutRecord(batch, IncarnationKey(kChangedTag, incarnation), {});
+}
+
+void DeleteChanged(rocksdb::WriteBatch& batch, Incarnation incarnation) {
+  batch.Delete(IncarnationKey(kChangedTag, incarnation));
 }
 
 void PutPosition(rocksdb::WriteBatch& batch, Incarnation incarnation,

@@ -27,7 +27,7 @@
 
 namespace hps {
 
-// One page file of a table, as it was imported. The file's name has the incarnation and its number.
+// One page file of a table. The file's name has the incarnation and its number.
 struct PageFileRecord {
   uint64_t row_count = 0;
   Key first_key = 0;
@@ -37,7 +37,7 @@ struct PageFileRecord {
 struct TableRecord {
   TableSpec spec;
   Incarnation incarnation = 0;
-  uint64_t row_count = 0;  // at import
+  uint64_t row_count = 0;  // at import, or at the last merge of changes
   uint64_t order = 0;      // position of the table's first import
   // The version of the model when this table was last imported, or when another table of the model
   // was dropped later. 0: written by a version of hps that did not count model versions.
@@ -46,9 +46,12 @@ struct TableRecord {
   uint64_t update_records_lost = 0;  // see TableInfo
   std::string import_id{};           // see TableInfo
   std::string unordered_hashes{};    // DurableTable::UnorderedHashes, as in hash_set.h
-  // The imported rows are in page files, and the column family has what changed since.
+  // The rows are in page files, and the column family has what changed since these were made.
   bool in_page_files = false;
   std::vector<PageFileRecord> page_files{};  // ascending key ranges; none for a table without rows
+  // The number of the first of them; the others follow. Also in the name of the column family.
+  // Grows with each merge of changes into new files; 0: as imported.
+  uint64_t first_file = 0;
 };
 
 // The dense network of a model. Its bytes are the one record of a column family of their own, so
@@ -67,7 +70,7 @@ struct LostRange {
 };
 
 struct IncarnationRecords {
-  bool changed = false;  // since its import
+  bool changed = false;  // since its import, or since its page files were made
   std::vector<StreamPosition> positions;
   std::vector<LostRange> lost_ranges;  // ascending
 };
@@ -110,6 +113,7 @@ void DeleteUsed(rocksdb::WriteBatch& batch, Incarnation incarnation);
 // because it has more bits than those.
 Incarnation ImportIdNumber(const std::string& table, const std::string& import_id);
 void PutChanged(rocksdb::WriteBatch& batch, Incarnation incarnation);
+void DeleteChanged(rocksdb::WriteBatch& batch, Incarnation incarnation);
 void PutPosition(rocksdb::WriteBatch& batch, Incarnation incarnation,
                  const StreamPosition& position);
 void PutLostRange(rocksdb::WriteBatch& batch, Incarnation incarnation, const LostRange& range);

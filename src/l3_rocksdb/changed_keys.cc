@@ -87,6 +87,7 @@ bool ChangedKeys::MakeSegment(size_t segment) {
 
 void ChangedKeys::Add(std::span<const Key> keys) {
   MutexLock lock(mutex_);
+  if (has_all()) added_count_.fetch_add(keys.size(), std::memory_order_relaxed);
   for (const Key key : keys) {
     if (MayContain(key)) continue;  // so that keys that change often take no more room
     const size_t count = segment_count_.load(std::memory_order_relaxed);
@@ -94,6 +95,7 @@ void ChangedKeys::Add(std::span<const Key> keys) {
     if (is_full && !MakeSegment(count)) return AddAll();
     AddTo(segment_count_.load(std::memory_order_relaxed) - 1, PlaceOf(key));
     ++keys_in_last_;
+    added_count_.fetch_add(1, std::memory_order_relaxed);
   }
 }
 

@@ -1,4 +1,4 @@
-// The keys that were written to a table in page files since its import: set or deleted. RocksDB has
+// The keys that were written to a table since its page files were made: set or deleted. RocksDB has
 // records of these keys only, so a lookup asks it only for keys that this filter may contain.
 //
 // A blocked Bloom filter in segments. A segment has 16 bits for each key that it is made for; when
@@ -39,6 +39,9 @@ class ChangedKeys {
 
   // True if nothing was added.
   bool empty() const { return segment_count_.load(std::memory_order_acquire) == 0 && !has_all(); }
+  // Keys that were added. Those that the filter contained before do not count, unless it contains
+  // every key.
+  uint64_t added_count() const { return added_count_.load(std::memory_order_relaxed); }
   // True if the filter contains every key.
   bool has_all() const { return has_all_.load(std::memory_order_acquire); }
   // True for every key that was added, and for some others.
@@ -71,6 +74,7 @@ class ChangedKeys {
 
   const uint64_t first_segment_;
   std::atomic<bool> has_all_{false};
+  std::atomic<uint64_t> added_count_{0};
   std::atomic<size_t> segment_count_{0};
   // [segment_count_] are set, and then never change.
   std::array<Words, kChangedKeysSegments> segments_;

@@ -17,6 +17,7 @@ namespace hps {
 namespace {
 
 constexpr size_t kReadAheadBytes = size_t{2} << 20;
+constexpr size_t kChangesAtOnce = 256;
 
 rocksdb::ReadOptions ScanOptions() {
   rocksdb::ReadOptions read_options;
@@ -29,9 +30,10 @@ class RocksCursor final : public RowCursor {
  public:
   explicit RocksCursor(Database::Pin pin)
       : pin_(std::move(pin)),
-        it_(NewStoreIterator(pin_.database().db(), pin_.family().handle, ScanOptions())) {
-    it_->SeekToFirst();
-  }
+        it_(NewStoreIterator(pin_.database().db(), pin_.family().handle, ScanOptions())) {}
+
+  // Call this before the first row is read. Shows the rows as of the construction.
+  void Begin() { it_->SeekToFirst(); }
 
   absl::StatusOr<size_t> Next(std::span<Key> keys, HostRows rows,
                               std::span<Version> versions) override;
@@ -160,6 +162,7 @@ class LayeredCursor final : public RowCursor {
 // Loads what comes next of both, where nothing is loaded.
 absl::Status LayeredCursor::Fill() {
   if (!begun_) {
+    changes_.Begin();
     HPS_ASSIGN_OR_RETURN(change_, changes_.NextChange(change_row_.data(), &change_version_));
     begun_ = true;
   }
@@ -206,11 +209,57 @@ absl::StatusOr<size_t> LayeredCursor::Next(std::span<Key> keys, HostRows rows,
   return row_count;
 }
 
+class ChangeCursor final : public PageChangeCursor {
+ public:
+  explicit ChangeCursor(Database::Pin pin)
+      : cursor_(std::move(pin)),
+        row_bytes_(cursor_.family().table.spec.row_bytes()),
+        keys_(kChangesAtOnce),
+        deleted_(kChangesAtOnce),
+        versions_(kChangesAtOnce),
+        rows_(kChangesAtOnce * row_bytes_) {}
+
+  absl::StatusOr<Changes> Next() override;
+
+ private:
+  RocksCursor cursor_;
+  const size_t row_bytes_;
+  std::vector<Key> keys_;
+  std::vector<uint8_t> deleted_;
+  std::vector<Version> versions_;
+  std::vector<std::byte> rows_;
+  bool begun_ = false;
+};
+
+absl::StatusOr<PageChangeCursor::Changes> ChangeCursor::Next() {
+  if (!begun_) cursor_.Begin();
+  begun_ = true;
+  size_t count = 0;
+  for (; count < kChangesAtOnce; ++count) {
+    HPS_ASSIGN_OR_RETURN(const std::optional<RocksCursor::Change> change,
+                         cursor_.NextChange(&rows_[count * row_bytes_], &versions_[count]));
+    if (!change.has_value()) break;
+    keys_[count] = change->key;
+    deleted_[count] = change->deleted ? 1 : 0;
+  }
+  return Changes{std::span(keys_).first(count), std::span(deleted_).first(count),
+                 HostRows{rows_.data(), count, row_bytes_, row_bytes_},
+                 std::span(versions_).first(count)};
+}
+
 }  // namespace
+
+std::unique_ptr<PageChangeCursor> MakeChangeCursor(Database::Pin pin) {
+  return std::make_unique<ChangeCursor>(std::move(pin));
+}
 
 absl::StatusOr<std::unique_ptr<RowCursor>> MakeCursor(Database::Pin pin) {
   const Family& family = pin.family();
-  if (family.pages == nullptr) return std::make_unique<RocksCursor>(std::move(pin));
+  if (family.pages == nullptr) {
+    auto cursor = std::make_unique<RocksCursor>(std::move(pin));
+    cursor->Begin();
+    return cursor;
+  }
   HPS_ASSIGN_OR_RETURN(std::unique_ptr<RowCursor> base, family.pages->table->Scan());
   return std::make_unique<LayeredCursor>(std::move(pin), std::move(base));
 }

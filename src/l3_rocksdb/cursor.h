@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "l3_pages/page_merge.h"
 #include "l3_rocksdb/database.h"
 #include "tier/durable_tier.h"
 
@@ -12,5 +13,9 @@ namespace hps {
 // marked lost, and for a range whose keys the repair could not determine. So a copy of the table
 // never omits lost rows silently.
 absl::StatusOr<std::unique_ptr<RowCursor>> MakeCursor(Database::Pin pin);
+
+// The changes of a table in page files, as of this call, which reads nothing. Errors of the cursor:
+// DATA_LOSS, UNAVAILABLE.
+std::unique_ptr<PageChangeCursor> MakeChangeCursor(Database::Pin pin);
 
 }  // namespace hps

@@ -36,7 +36,6 @@ namespace {
 
 // A writer changes its files a few times per second. Opening them takes milliseconds.
 constexpr Duration kReaderTimeout = std::chrono::seconds(10);
-constexpr size_t kChangesReadAheadBytes = size_t{2} << 20;
 // RocksDB's timer thread, and one more thread for each of the two kinds of background work.
 constexpr size_t kRocksOtherThreads = 3;
 
@@ -63,19 +62,22 @@ std::string WithDigits(const char* prefix, Incarnation incarnation) {
 
 }  // namespace
 
-std::string FamilyName(Incarnation incarnation) {
-  return WithDigits(kRowFamilyPrefix, incarnation);
+std::string FamilyName(const FamilyId& id) {
+  std::string name = WithDigits(kRowFamilyPrefix, id.incarnation);
+  if (id.first_file != 0) absl::StrAppend(&name, "-", id.first_file);
+  return name;
 }
 
 std::string NetworkFamilyName(Incarnation id) { return WithDigits(kNetworkFamilyPrefix, id); }
 
 std::optional<Incarnation> IncarnationOf(const std::string& family) {
-  Incarnation incarnation = 0;
+  FamilyId id;
   const std::string digits =
       family.starts_with(kRowFamilyPrefix) ? family.substr(sizeof(kRowFamilyPrefix) - 1) : "";
-  if (std::sscanf(digits.c_str(), "%" SCNx64, &incarnation) != 1) return std::nullopt;
-  if (FamilyName(incarnation) != family) return std::nullopt;
-  return incarnation;
+  if (std::sscanf(digits.c_str(), "%" SCNx64 "-%" SCNu64, &id.incarnation, &id.first_file) < 1)
+    return std::nullopt;
+  if (FamilyName(id) != family) return std::nullopt;
+  return id.incarnation;
 }
 
 Database::Database(const RocksStoreOptions& options, bool damaged,
@@ -105,8 +107,10 @@ Database::~Database() {
   }
   {
     MutexLock lock(mutex_);
-    for (auto& [incarnation, family] : families_) db_->DestroyColumnFamilyHandle(family->handle);
+    for (auto& [id, family] : families_) db_->DestroyColumnFamilyHandle(family->handle);
     families_.clear();
+    for (const auto& family : merge_queue_.TakeRetired())
+      db_->DestroyColumnFamilyHandle(family->handle);
     for (rocksdb::ColumnFamilyHandle* handle : leftovers_) db_->DestroyColumnFamilyHandle(handle);
   }
   for (rocksdb::ColumnFamilyHandle* handle : opened_handles_)
@@ -292,12 +296,12 @@ absl::Status Database::LoadTables(const Database* former) {
   absl::Status loaded = absl::OkStatus();
   MutexLock lock(mutex_);
   for (const auto& [name, table] : contents->tables) {
-    const auto found = handles.find(FamilyName(table.incarnation));
+    const auto found = handles.find(FamilyName(FamilyIdOf(table)));
     if (found == handles.end()) {
       if (damaged_) continue;
       loaded.Update(absl::DataLossError(absl::StrCat("store '", path(), "': the rows of table '",
                                                      name, "' are missing (column family ",
-                                                     FamilyName(table.incarnation), ")")));
+                                                     FamilyName(FamilyIdOf(table)), ")")));
       continue;
     }
     Family& family = AddFamily(table, found->second);
@@ -350,7 +354,7 @@ absl::StatusOr<std::shared_ptr<const FamilyPages>> Database::OpenPagesOf(const T
 absl::Status Database::LoadPages(Family& family, const Database* former) {
   if (former != nullptr) {
     MutexLock lock(former->mutex_);
-    const auto known = former->families_.find(family.table.incarnation);
+    const auto known = former->families_.find(FamilyIdOf(family.table));
     if (known != former->families_.end()) family.pages = known->second->pages;
     if (family.pages != nullptr) return absl::OkStatus();
   }
@@ -367,38 +371,6 @@ absl::Status Database::CheckNotReplaced(const TableRecord& table) const {
   return absl::UnavailableError(
       absl::StrCat("store '", path(), "': table '", table.spec.name,
                    "' was replaced while the store was being opened; try again"));
-}
-
-// A reader opens each newer state of the store anew, which must not take long. So it asks RocksDB
-// for every key of a changed table. So do lookups of a table whose changes can't all be read: those
-// that meet the damage report it.
-void Database::LoadChangedKeys(Family& family) {
-  if (family.pages == nullptr) return;
-  if (read_only() || damaged_) {
-    if (family.changed) family.changed_keys.AddAll();
-    return;
-  }
-  uint64_t key_count = 0;
-  // More than the filter holds, so it need not be filled first.
-  if (db_->GetIntProperty(family.handle, rocksdb::DB::Properties::kEstimateNumKeys, &key_count) &&
-      key_count > kChangedKeysMax) {
-    return family.changed_keys.AddAll();
-  }
-  rocksdb::ReadOptions options;
-  options.fill_cache = false;
-  options.readahead_size = kChangesReadAheadBytes;
-  const auto it = NewStoreIterator(*db_, family.handle, options);
-  std::vector<Key> keys;
-  bool readable = true;
-  for (it->SeekToFirst(); it->Valid() && readable && !family.changed_keys.has_all(); it->Next()) {
-    readable = it->key().size() == kKeyBytes;
-    if (readable) keys.push_back(DecodeKey(it->key().data()));
-    if (keys.size() < kFetchTaskKeysMax) continue;
-    family.changed_keys.Add(keys);
-    keys.clear();
-  }
-  family.changed_keys.Add(keys);
-  if (!readable || !it->status().ok()) family.changed_keys.AddAll();
 }
 
 // A network without a family is one of format 2, or lost: Network() says so, and the tables and the
@@ -444,7 +416,7 @@ absl::Status Database::DropUnknownFamilies() {
   {
     MutexLock lock(mutex_);
     for (auto it = catalog_.incarnations.begin(); it != catalog_.incarnations.end();) {
-      if (families_.contains(it->first)) {
+      if (AnyFamilyOf(it->first)) {
         ++it;
         continue;
       }
@@ -488,7 +460,7 @@ absl::Status Database::MoveNetwork(const NetworkRecord& network) {
   rocksdb::ColumnFamilyHandle* family = nullptr;
   {
     MutexLock lock(mutex_);  // an earlier move may have ended early
-    const auto known = families_.find(network.id);
+    const auto known = families_.find({network.id});
     if (known != families_.end()) family = known->second->handle;
   }
   if (family == nullptr) {
@@ -516,7 +488,7 @@ absl::Status Database::MakeKeyListFamily() {
   std::vector<Incarnation> known;
   {
     MutexLock lock(mutex_);
-    for (const auto& [incarnation, family] : families_) known.push_back(incarnation);
+    for (const auto& [id, family] : families_) known.push_back(id.incarnation);
   }
   // The lists are unused, so an error does not prevent opening. The next open tries again.
   const absl::Status deleted = DeleteOtherKeyLists(*db_, key_list_, known);
@@ -528,7 +500,7 @@ Family& Database::AddFamily(const TableRecord& table, rocksdb::ColumnFamilyHandl
   auto family = std::make_unique<Family>();
   family->handle = handle;
   family->table = table;
-  return *(families_[table.incarnation] = std::move(family));
+  return *(families_[FamilyIdOf(table)] = std::move(family));
 }
 
 CatalogContents Database::catalog() const {
@@ -537,10 +509,11 @@ CatalogContents Database::catalog() const {
 }
 
 // A family that the catalog no longer names; null: it has readers, or there is none.
-std::unique_ptr<Family> Database::TakeReplaced(Incarnation incarnation) {
-  const auto found = families_.find(incarnation);
+std::unique_ptr<Family> Database::TakeReplaced(const FamilyId& id) {
+  const auto found = families_.find(id);
   if (found == families_.end()) return nullptr;
   found->second->current = false;
+  if (Family* const successor = found->second->successor) successor->CancelMerge();
   return TakeUnpinned(found->second.get());
 }
 
@@ -553,7 +526,7 @@ absl::StatusOr<Database::Pin> Database::PinTable(const std::string& name) {
     return absl::NotFoundError(absl::StrCat("store '", path(), "' has no table '", name, "'",
                                             NearestNameHint(name, names)));
   }
-  const auto found = families_.find(table->second.incarnation);
+  const auto found = families_.find(FamilyIdOf(table->second));
   if (found == families_.end()) {
     return absl::DataLossError(
         absl::StrCat("store '", path(), "': the rows of table '", name, "' are missing"));
@@ -577,12 +550,14 @@ void Database::Unpin(Family* family) {
     --family->pins;
     unused = TakeUnpinned(family);
   }
-  if (unused != nullptr) RetireOne(std::move(unused));
+  if (unused == nullptr) return;
+  if (unused->merged) return merge_queue_.Retire(std::move(unused));
+  RetireOne(std::move(unused));
 }
 
 std::unique_ptr<Family> Database::TakeUnpinned(Family* family) {
   if (family->pins > 0 || family->current) return nullptr;
-  const auto found = families_.find(family->table.incarnation);
+  const auto found = families_.find(FamilyIdOf(family->table));
   std::unique_ptr<Family> taken = std::move(found->second);
   families_.erase(found);
   return taken;
@@ -594,6 +569,9 @@ DurableStatistics Database::Statistics() const {
   statistics.free_bytes = space_.FreeBytes().value_or(0);
   statistics.background_errors = background_errors_->count();
   statistics.writable = !read_only() && healthy();
+  statistics.merges = merge_queue_.merges;
+  statistics.merged_bytes = merge_queue_.merged_bytes;
+  statistics.merges_failed = merge_queue_.merges_failed;
   return statistics;
 }
 

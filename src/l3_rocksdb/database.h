@@ -1,16 +1,18 @@
 // One open RocksDB, and the state that its tables share: catalog, column families, background work.
 //
-// A column family holds the rows of one incarnation. The tables and cursors that read it pin it.
-// The database drops it when the catalog no longer names its incarnation and the last pin has been
-// released. Thread-safe. The store and everything opened from it share the database.
+// A column family holds the rows of one incarnation, or what was written since its page files were
+// made. The tables and cursors that read it pin it. The database drops it when the catalog no
+// longer names it and the last pin has been released. Thread-safe. The store and everything opened
+// from it share the database.
 //
-// Lock order: change_mutex_, then recovery_mutex_, then mutex_.
+// Lock order: change_mutex_, then Family::write_mutex, then recovery_mutex_, then mutex_.
 #pragma once
 
 #include <rocksdb/db.h>
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -22,7 +24,7 @@
 #include "base/mutex.h"
 #include "hps/statistics.h"
 #include "l3_rocksdb/catalog.h"
-#include "l3_rocksdb/changed_keys.h"
+#include "l3_rocksdb/family.h"
 #include "l3_rocksdb/files/background_errors.h"
 #include "l3_rocksdb/files/owner_lock.h"
 #include "l3_rocksdb/files/page_store.h"
@@ -32,26 +34,15 @@
 #include "l3_rocksdb/files/wal_error_shield.h"
 #include "l3_rocksdb/import/rejected_imports.h"
 #include "l3_rocksdb/memtable_switch_lock.h"
+#include "l3_rocksdb/merge_queue.h"
 #include "l3_rocksdb/rocks_options.h"
 #include "l3_rocksdb/sorted_fetch_scratch.h"
 
 namespace hps {
 
 class LogSyncer;
-
-// The column family of one incarnation of a table, or of one network: then `table` has no name.
-struct Family {
-  rocksdb::ColumnFamilyHandle* handle = nullptr;
-  TableRecord table;
-  // The imported rows, if they are in page files; `handle` then has what was written since.
-  std::shared_ptr<const FamilyPages> pages;
-  ChangedKeys changed_keys;            // of a table in page files: those that `handle` may have
-  std::vector<LostRange> lost_ranges;  // ascending
-  std::atomic<bool> changed{false};    // since its import
-  std::atomic<bool> current{true};     // the catalog names it
-  SpaceReserve::Loan room;             // of a dropped table, until its files are deleted
-  size_t pins = 0;                     // guarded by the database's mutex
-};
+class PageChangeCursor;
+struct PageFileDescription;
 
 class Database : public std::enable_shared_from_this<Database> {
  public:
@@ -167,6 +158,32 @@ class Database : public std::enable_shared_from_this<Database> {
   // change_mutex() is held.
   void RetryDrops();
 
+  // A merge of a table's changes into a new page file: BeginMerge, then MergePages, SwitchMerged
+  // and EndMerge. For one thread, and one merge at a time (database_merges.cc).
+  struct Merge;
+  // From now on the writes of the table go to the old and to the new family. Errors:
+  // RESOURCE_EXHAUSTED (no room for the new file), NOT_FOUND, CANCELLED (the table was replaced),
+  // and those of CreateFamilies.
+  absl::StatusOr<std::unique_ptr<Merge>> BeginMerge(const std::string& table);
+  // Makes the new file and family current, in one durable step. `on_switch` gets the table's new
+  // state while no write of it runs. Errors: CANCELLED (the table was replaced), those of Write and
+  // OpenPages; Merge::is_switched() says whether the step was done nevertheless.
+  absl::Status SwitchMerged(Merge& merge, const PageFileDescription& file,
+                            const std::function<void(const Pin&)>& on_switch);
+  // Releases the merge. One that has not switched leaves nothing behind. False: the switch may be
+  // in the log, so the writes of the table must go to both families still; call this again.
+  bool EndMerge(Merge& merge);
+  // Instead of EndMerge when the store is closed.
+  void LeaveMerge(Merge& merge);
+
+  // The tables whose changes are to be merged now.
+  std::vector<std::string> TablesToMerge() const;
+  // Call this after keys were added to the family's changed_keys.
+  void NoteChanges(Family& family);
+  // Drops the families that were merged and have no readers.
+  void RetireMerged();
+  MergeQueue& merge_queue() { return merge_queue_; }
+
   // Removes the space reserve until the loan is destroyed. For operations that free space.
   SpaceReserve::Loan LendRoom() { return reserve_.Lend(); }
 
@@ -240,7 +257,18 @@ class Database : public std::enable_shared_from_this<Database> {
       HPS_REQUIRES(mutex_);
   Family& AddFamily(const TableRecord& table, rocksdb::ColumnFamilyHandle* handle)
       HPS_REQUIRES(mutex_);
-  std::unique_ptr<Family> TakeReplaced(Incarnation incarnation) HPS_REQUIRES(mutex_);
+  std::unique_ptr<Family> TakeReplaced(const FamilyId& id) HPS_REQUIRES(mutex_);
+  bool AnyFamilyOf(Incarnation incarnation) const HPS_REQUIRES(mutex_);
+  PageFileSet KnownPageFiles() const HPS_REQUIRES(mutex_);
+  bool IsUnconfirmed(const FamilyId& id) const HPS_REQUIRES(mutex_);
+  void UndoSwitch(const TableRecord& table, rocksdb::WriteBatch& batch) HPS_REQUIRES(mutex_);
+  uint64_t MergeThreshold(const Family& family) const;
+  bool IsMergeDue(Family& family) const;
+  absl::Status WriteMerged(const TableRecord& record, bool& is_visible);
+  void ApplyMerge(Merge& merge, const TableRecord& record,
+                  std::shared_ptr<const FamilyPages> pages);
+  void ForgetChanges(const Family& family);
+  bool ConfirmNoSwitch(const Merge& merge);
   std::unique_ptr<Family> TakeUnpinned(Family* family) HPS_REQUIRES(mutex_);
 
   const RocksStoreOptions options_;
@@ -279,7 +307,7 @@ class Database : public std::enable_shared_from_this<Database> {
   RejectedImports rejected_imports_;  // guarded by change_mutex_
   mutable Mutex mutex_;
   CatalogContents catalog_ HPS_GUARDED_BY(mutex_);
-  std::map<Incarnation, std::unique_ptr<Family>> families_ HPS_GUARDED_BY(mutex_);
+  std::map<FamilyId, std::unique_ptr<Family>> families_ HPS_GUARDED_BY(mutex_);
   // Families without readers whose drop has failed so far.
   std::vector<rocksdb::ColumnFamilyHandle*> leftovers_ HPS_GUARDED_BY(mutex_);
   // Those whose key lists or page files could not be removed so far.
@@ -289,6 +317,7 @@ class Database : public std::enable_shared_from_this<Database> {
   std::vector<TableRecord> unconfirmed_switches_ HPS_GUARDED_BY(mutex_);
   std::vector<Incarnation> unconfirmed_replacements_ HPS_GUARDED_BY(mutex_);
   std::set<std::string> unconfirmed_networks_ HPS_GUARDED_BY(mutex_);  // by model
+  MergeQueue merge_queue_;
 };
 
 // Keeps a family readable and its database open. Movable.
@@ -323,8 +352,17 @@ class Database::Pin {
   Family* family_ = nullptr;
 };
 
-// "rows-000123456789a"
-std::string FamilyName(Incarnation incarnation);
+struct Database::Merge {
+  Pin from{};
+  Pin to{};
+  std::unique_ptr<PageChangeCursor> changes;  // of `from`, as of the beginning
+  std::string path;                           // of the new file
+  bool is_switched() const { return from.family().merged; }
+};
+
+// "rows-000123456789a"; after a merge also the number of the first file: "rows-000123456789a-3".
+std::string FamilyName(const FamilyId& id);
+inline std::string FamilyName(Incarnation incarnation) { return FamilyName(FamilyId{incarnation}); }
 // "network-000123456789a"
 std::string NetworkFamilyName(Incarnation id);
 // Returns nullopt if the family does not hold rows.

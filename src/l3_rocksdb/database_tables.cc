@@ -21,12 +21,22 @@ namespace hps {
 // The next open removes records that cannot be removed now.
 void Database::Retire(std::vector<std::unique_ptr<Family>> families) {
   if (families.empty()) return;
-  std::vector<rocksdb::ColumnFamilyHandle*> handles;
-  for (const auto& family : families) handles.push_back(family->handle);
   if (read_only()) {
-    for (rocksdb::ColumnFamilyHandle* handle : handles) db_->DestroyColumnFamilyHandle(handle);
+    for (const auto& family : families) db_->DestroyColumnFamilyHandle(family->handle);
     return;
   }
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  std::set<Incarnation> gone;  // an incarnation stays while another family has its changes
+  {
+    MutexLock lock(mutex_);
+    for (const auto& family : families) {
+      const Incarnation incarnation = family->table.incarnation;
+      if (!AnyFamilyOf(incarnation)) gone.insert(incarnation);
+      // If the switch to it may be in the log, it goes when that is undone.
+      (IsUnconfirmed(FamilyIdOf(family->table)) ? leftovers_ : handles).push_back(family->handle);
+    }
+  }
+  if (handles.empty()) return;
   // The next open needs the families until the change that replaced them is durable.
   if (const absl::Status synced = Sync(); !synced.ok()) {
     LogWarning(absl::StrCat("store '", path(), "': ", handles[0]->GetName(), " and ",
@@ -38,8 +48,8 @@ void Database::Retire(std::vector<std::unique_ptr<Family>> families) {
   // Done on a full disk too, because it frees space.
   rocksdb::WriteBatch batch;
   absl::Status removed;
-  for (const auto& family : families)
-    removed.Update(DeleteIncarnation(*db_, batch, family->table.incarnation));
+  for (const Incarnation incarnation : gone)
+    removed.Update(DeleteIncarnation(*db_, batch, incarnation));
   if (removed.ok() && batch.Count() > 0) removed = Commit(batch, false);
   if (!removed.ok())
     LogWarning(absl::StrCat("store '", path(),
@@ -61,7 +71,7 @@ absl::StatusOr<std::vector<rocksdb::ColumnFamilyHandle*>> Database::CreateFamili
   // imports would accumulate.
   if (AnyLeftovers()) HPS_RETURN_IF_ERROR(DropLeftovers());
   std::vector<std::string> names;
-  for (const TableRecord& table : tables) names.push_back(FamilyName(table.incarnation));
+  for (const TableRecord& table : tables) names.push_back(FamilyName(FamilyIdOf(table)));
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   const rocksdb::Status created = db_->CreateColumnFamilies(rocks_options_.rows(), names, &handles);
   if (!created.ok()) {
@@ -99,8 +109,8 @@ absl::Status Database::TryToDrop(const std::vector<rocksdb::ColumnFamilyHandle*>
   return first_error;
 }
 
-// Deletes the key lists and the page files of the imports of families. Keeps those that cannot be
-// deleted for the next try.
+// Deletes the key lists and the page files of the imports of families, except files of other
+// families of the same imports. Keeps those that cannot be deleted for the next try.
 absl::Status Database::DropKeyListsAndPages(const std::vector<std::string>& families) {
   std::set<Incarnation> incarnations;
   for (const std::string& family : families) {
@@ -108,7 +118,12 @@ absl::Status Database::DropKeyListsAndPages(const std::vector<std::string>& fami
     if (incarnation.has_value()) incarnations.insert(*incarnation);
   }
   if (incarnations.empty()) return absl::OkStatus();
-  absl::Status deleted = RemovePageFiles(env(), path(), incarnations);
+  PageFileSet kept;
+  {
+    MutexLock lock(mutex_);
+    kept = KnownPageFiles();
+  }
+  absl::Status deleted = RemovePageFiles(env(), path(), incarnations, kept);
   if (key_list_ != nullptr) {
     const MemtableSwitchLock::SharedGuard switching(memtable_switch_lock_);
     for (const Incarnation incarnation : incarnations)
@@ -121,12 +136,23 @@ absl::Status Database::DropKeyListsAndPages(const std::vector<std::string>& fami
 }
 
 absl::Status Database::RemoveUnknownPageFiles() {
-  std::set<Incarnation> known;
+  PageFileSet known;
   {
     MutexLock lock(mutex_);
-    for (const auto& [incarnation, family] : families_) known.insert(incarnation);
+    known = KnownPageFiles();
   }
   return RemoveOtherPageFiles(env(), path(), known);
+}
+
+PageFileSet Database::KnownPageFiles() const {
+  PageFileSet files;
+  for (const auto& [id, family] : families_) AddPageFiles(family->table, files);
+  return files;
+}
+
+bool Database::AnyFamilyOf(Incarnation incarnation) const {
+  const auto first = families_.lower_bound({incarnation});
+  return first != families_.end() && first->first.incarnation == incarnation;
 }
 
 void Database::RetryDrops() {
@@ -164,18 +190,7 @@ absl::Status Database::UndoSwitches() {
   rocksdb::WriteBatch batch;
   {
     MutexLock lock(mutex_);
-    for (const TableRecord& table : unconfirmed_switches_) {
-      const auto current = catalog_.tables.find(table.spec.name);
-      if (current == catalog_.tables.end()) {
-        DeleteTable(batch, table.spec.name);
-      } else {
-        PutTable(batch, current->second);
-      }
-      // Allows the import to be retried.
-      DeleteUsed(batch, table.incarnation);
-      if (!table.import_id.empty())
-        DeleteUsed(batch, ImportIdNumber(table.spec.name, table.import_id));
-    }
+    for (const TableRecord& table : unconfirmed_switches_) UndoSwitch(table, batch);
     for (const Incarnation incarnation : unconfirmed_replacements_) DeleteUsed(batch, incarnation);
     for (const std::string& model : unconfirmed_networks_) {
       const auto current = catalog_.networks.find(model);
@@ -195,6 +210,24 @@ absl::Status Database::UndoSwitches() {
   unconfirmed_replacements_.clear();
   unconfirmed_networks_.clear();
   return absl::OkStatus();
+}
+
+void Database::UndoSwitch(const TableRecord& table, rocksdb::WriteBatch& batch) {
+  const auto current = catalog_.tables.find(table.spec.name);
+  if (current == catalog_.tables.end()) {
+    DeleteTable(batch, table.spec.name);
+  } else {
+    PutTable(batch, current->second);
+  }
+  if (table.first_file != 0) return;  // a merge: the incarnation is in use
+  // Allows the import to be retried.
+  DeleteUsed(batch, table.incarnation);
+  if (!table.import_id.empty()) DeleteUsed(batch, ImportIdNumber(table.spec.name, table.import_id));
+}
+
+bool Database::IsUnconfirmed(const FamilyId& id) const {
+  return std::any_of(unconfirmed_switches_.begin(), unconfirmed_switches_.end(),
+                     [&](const TableRecord& table) { return FamilyIdOf(table) == id; });
 }
 
 std::vector<rocksdb::ColumnFamilyHandle*> Database::NewContents::AllHandles() const {
@@ -232,7 +265,7 @@ absl::StatusOr<std::optional<ModelNetwork>> Database::Network(const std::string&
     const auto found = catalog_.networks.find(model);
     if (found == catalog_.networks.end()) return std::optional<ModelNetwork>();
     record = found->second;
-    const auto family = families_.find(record.id);
+    const auto family = families_.find({record.id});
     if (family != families_.end()) {
       ++family->second->pins;
       pin = Pin(shared_from_this(), family->second.get());
@@ -264,14 +297,14 @@ void Database::ApplySwitch(const NewContents& contents,
   for (size_t i = 0; i < contents.tables.size(); ++i) {
     const TableRecord& table = contents.tables[i];
     const auto old = catalog_.tables.find(table.spec.name);
-    if (old != catalog_.tables.end()) unused.push_back(TakeReplaced(old->second.incarnation));
+    if (old != catalog_.tables.end()) unused.push_back(TakeReplaced(FamilyIdOf(old->second)));
     catalog_.tables[table.spec.name] = table;
     Family& family = AddFamily(table, contents.handles[i]);
     if (!contents.pages.empty()) family.pages = contents.pages[i];
   }
   if (!contents.network_model.empty()) {
     const auto old = catalog_.networks.find(contents.network_model);
-    if (old != catalog_.networks.end()) unused.push_back(TakeReplaced(old->second.id));
+    if (old != catalog_.networks.end()) unused.push_back(TakeReplaced({old->second.id}));
     catalog_.networks[contents.network_model] = contents.network;
     AddFamily({.incarnation = contents.network.id}, contents.network_handle);
   }
@@ -371,13 +404,13 @@ absl::Status Database::DropTables(const std::vector<std::string>& names) {
     for (const std::string& name : names) {
       const auto table = catalog_.tables.find(name);
       // Held until the table's files are deleted, because deleting them needs space too.
-      families_[table->second.incarnation]->room = reserve_.Lend();
-      unused.push_back(TakeReplaced(table->second.incarnation));
+      families_[FamilyIdOf(table->second)]->room = reserve_.Lend();
+      unused.push_back(TakeReplaced(FamilyIdOf(table->second)));
       catalog_.tables.erase(table);
     }
     const auto network = catalog_.networks.find(ModelOf(names.front()));
     if (others.empty() && network != catalog_.networks.end()) {
-      unused.push_back(TakeReplaced(network->second.id));
+      unused.push_back(TakeReplaced({network->second.id}));
       catalog_.networks.erase(network);
     }
     for (const TableRecord& other : others)
@@ -402,7 +435,7 @@ absl::Status Database::DropNetwork(const std::string& model) {
   {
     MutexLock lock(mutex_);
     catalog_.networks.erase(model);
-    unused = TakeReplaced(id);
+    unused = TakeReplaced({id});
   }
   NoteTablesChanged();
   if (unused != nullptr) RetireOne(std::move(unused));

@@ -91,7 +91,7 @@ std::vector<Database::Pin> Database::PinAll(FamilyKind kind) {
   const std::shared_ptr<Database> self = weak_from_this().lock();
   if (self == nullptr) return pins;  // being destroyed
   MutexLock lock(mutex_);
-  for (const auto& [incarnation, family] : families_) {
+  for (const auto& [id, family] : families_) {
     if (kind == FamilyKind::kNetwork && !family->table.spec.name.empty()) continue;
     ++family->pins;
     pins.push_back(Pin(self, family.get()));
@@ -106,7 +106,7 @@ std::vector<rocksdb::ColumnFamilyHandle*> Database::HandlesOf(const std::vector<
   for (const Pin& pin : pins) handles.push_back(pin.family().handle);
   if (weak_from_this().expired()) {  // being created or destroyed: no other thread drops families
     MutexLock lock(mutex_);
-    for (const auto& [incarnation, family] : families_) handles.push_back(family->handle);
+    for (const auto& [id, family] : families_) handles.push_back(family->handle);
   }
   if (key_list_ != nullptr) handles.push_back(key_list_);
   handles.push_back(db_->DefaultColumnFamily());

@@ -18,7 +18,12 @@ constexpr uint64_t kKeyOperations = 1'000'000;
 
 class ModelRunner {
  public:
-  ModelRunner(uint64_t seed, bool page_files) : random_(seed), page_files_(page_files) { Reopen(); }
+  ModelRunner(uint64_t seed, RocksStoreOptions options)
+      : random_(seed), options_(std::move(options)) {
+    options_.config.path = directory_.path() + "/store";
+    Reopen();
+  }
+  uint64_t merges() const { return merges_ + store_->Statistics().merges; }
 
   // Returns the number of key operations.
   uint64_t Step() {
@@ -49,9 +54,9 @@ class ModelRunner {
 
   void Reopen() {
     tables_.clear();
+    if (store_ != nullptr) merges_ += store_->Statistics().merges;
     store_.reset();
-    const std::string path = directory_.path() + "/store";
-    auto store = OpenRocksStore(page_files_ ? PageTestOptions(path) : TestOptions(path));
+    auto store = OpenRocksStore(options_);
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
     OpenTables();
@@ -155,7 +160,8 @@ class ModelRunner {
   }
 
   std::mt19937_64 random_;
-  const bool page_files_;
+  RocksStoreOptions options_;
+  uint64_t merges_ = 0;  // of the stores that were closed
   TestDirectory directory_;
   std::map<uint64_t, Rows> model_;
   std::unique_ptr<DurableStore> store_;
@@ -163,21 +169,32 @@ class ModelRunner {
   Version version_ = 0;
 };
 
-class RocksStoreModelTest : public testing::TestWithParam<bool> {};
-
-TEST_P(RocksStoreModelTest, AgreesWithPlainMaps) {
+// Runs random operations on a store. Returns the number of merges.
+uint64_t RunModel(const RocksStoreOptions& options, uint64_t key_operations = kKeyOperations) {
   const char* const given = std::getenv("HPS_TEST_SEED");
   const uint64_t seed =
       given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
   std::cout << "seed " << seed << "\n";
-  ModelRunner runner(seed, GetParam());
-  for (uint64_t done = 0; done < kKeyOperations && !testing::Test::HasFailure();)
+  ModelRunner runner(seed, options);
+  for (uint64_t done = 0; done < key_operations && !testing::Test::HasFailure();)
     done += runner.Step();
+  return runner.merges();
 }
 
-INSTANTIATE_TEST_SUITE_P(Imports, RocksStoreModelTest, testing::Bool(), [](const auto& info) {
-  return info.param ? "IntoPageFiles" : "IntoRocksDb";
-});
+TEST(RocksStoreModelTest, AgreesWithPlainMaps) { RunModel(TestOptions("")); }
+
+TEST(RocksStoreModelTest, PageFilesAgreeWithPlainMaps) { RunModel(PageTestOptions("")); }
+
+// While changes are merged into new page files, all the time.
+TEST(RocksStoreModelTest, MergesAgreeWithPlainMaps) {
+  RocksStoreOptions options = PageTestOptions("");
+  options.role = OwnerRole::kServer;
+  options.merge_keys_min = 1;
+  options.config.merge_share = 0.02;
+  const uint64_t merges = RunModel(options, kKeyOperations / 4);
+  std::cout << merges << " merges\n";
+  EXPECT_GT(merges, 10u);
+}
 
 }  // namespace
 }  // namespace hps

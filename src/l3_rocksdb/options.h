@@ -16,13 +16,15 @@ namespace hps {
 
 // Format of the store's files. Increases with a change that an older hps cannot read. A store says
 // the lowest version that can read it.
-inline constexpr uint32_t kStoreFormatVersion = 4;
+inline constexpr uint32_t kStoreFormatVersion = 5;
 inline constexpr uint32_t kFirstFormatVersion = 1;  // of a store without networks
 // From the first import of a network on. In format 2 the bytes of networks lay in the catalog; they
 // are read, and the next writer moves them.
 inline constexpr uint32_t kNetworkFormatVersion = 3;
 // From the first import into page files on.
 inline constexpr uint32_t kPagesFormatVersion = 4;
+// From the first merge of changes into new page files on.
+inline constexpr uint32_t kMergedFormatVersion = 5;
 
 // The kind of process that writes to a store. A command waits for another command, but leaves its
 // import to a server.
@@ -39,6 +41,10 @@ struct RocksStoreOptions {
   // Imports write page files (docs/page_files.md). False: RocksDB gets the rows, as in stores up to
   // format 3.
   bool imports_page_files = false;
+  // A table with fewer changed keys is not merged, whatever its share: its changes are in memory.
+  uint64_t merge_keys_min = 65'536;
+  // After a merge that failed, the next one of the table begins so much later.
+  Duration merge_retry = std::chrono::minutes(10);
   // Environment for all files of the store; null = rocksdb::Env::Default(). Not owned; must outlive
   // the store and everything opened from it.
   rocksdb::Env* env = nullptr;

@@ -14,6 +14,7 @@
 #include "base/macros.h"
 #include "base/mutex.h"
 #include "base/public_message.h"
+#include "l3_rocksdb/change_merger.h"
 #include "l3_rocksdb/database.h"
 #include "l3_rocksdb/import/bulk_import.h"
 #include "l3_rocksdb/import/import_commit.h"
@@ -22,6 +23,8 @@
 
 namespace hps {
 namespace {
+
+constexpr size_t kSourcesMin = 64;
 
 // Compared to tell whether two states of a column family differ.
 struct FamilyFiles {
@@ -62,6 +65,8 @@ bool OnlyFlushed(const FamilyFiles& before, const FamilyFiles& after,
 
 // True if two states of one incarnation have the same rows. False negatives are possible.
 bool SameRows(const Database::Pin& older, const Database::Pin& newer) {
+  // After a merge, the new files may have changes that the older state lacks.
+  if (FamilyIdOf(older.family().table) != FamilyIdOf(newer.family().table)) return false;
   if (!newer.family().changed) return true;
   const rocksdb::SequenceNumber seen = older.database().db().GetLatestSequenceNumber();
   // Nothing was written, even if files have changed.
@@ -90,6 +95,8 @@ class RocksStore final : public DurableStore {
   explicit RocksStore(std::shared_ptr<Database> database) : database_(std::move(database)) {
     if (const ReaderFileSystem* files = database_->reader_files()) seen_ = files->state();
   }
+  // Of a server: begins to merge changes. Errors: RESOURCE_EXHAUSTED (no thread).
+  absl::Status StartMerging();
 
   absl::StatusOr<std::vector<TableInfo>> Tables() const override;
   absl::StatusOr<std::unique_ptr<DurableTable>> OpenTable(const std::string& name) override;
@@ -113,16 +120,37 @@ class RocksStore final : public DurableStore {
   absl::Status CheckWritable(std::string_view what) const;
   absl::StatusOr<bool> CatchUp() HPS_REQUIRES(refresh_mutex_);
   void MoveSources(const std::set<Incarnation>& changed) HPS_REQUIRES(mutex_);
+  void MoveSource(const Database::Pin& merged);
 
   mutable Mutex mutex_;
   std::shared_ptr<Database> database_ HPS_GUARDED_BY(mutex_);  // replaced when read-only
-  // Read-only stores: the sources of the open tables. All of them read from database_.
+  // The sources of the open tables. In a read-only store, all of them read from database_.
   std::map<Incarnation, std::weak_ptr<StoreTableSource>> sources_ HPS_GUARDED_BY(mutex_);
-  Mutex snapshot_mutex_;  // one snapshot at a time
-  Mutex refresh_mutex_;   // one refresh at a time; acquired before mutex_
+  size_t sources_max_ HPS_GUARDED_BY(mutex_) = kSourcesMin;  // more: those of closed tables go
+  Mutex snapshot_mutex_;                                     // one snapshot at a time
+  Mutex refresh_mutex_;  // one refresh at a time; acquired before mutex_
   // Read-only stores: the state of database_.
   ReaderFileSystem::State seen_ HPS_GUARDED_BY(refresh_mutex_);
+  std::unique_ptr<ChangeMerger> merger_;  // null if there is none; destroyed first
 };
+
+absl::Status RocksStore::StartMerging() {
+  HPS_ASSIGN_OR_RETURN(merger_, ChangeMerger::Start(database(), [this](const Database::Pin& pin) {
+                         MoveSource(pin);
+                       }));
+  return absl::OkStatus();
+}
+
+// The table has new page files, with the same rows.
+void RocksStore::MoveSource(const Database::Pin& merged) {
+  std::shared_ptr<StoreTableSource> source;
+  {
+    MutexLock lock(mutex_);
+    const auto known = sources_.find(merged.family().table.incarnation);
+    if (known != sources_.end()) source = known->second.lock();
+  }
+  if (source != nullptr) source->MoveTo(merged.Share());
+}
 
 absl::Status RocksStore::CheckWritable(std::string_view what) const {
   const std::shared_ptr<Database> current = database();
@@ -153,12 +181,14 @@ absl::StatusOr<std::vector<TableInfo>> RocksStore::Tables() const {
 absl::StatusOr<std::unique_ptr<DurableTable>> RocksStore::OpenTable(const std::string& name) {
   MutexLock lock(mutex_);
   HPS_ASSIGN_OR_RETURN(Database::Pin pin, database_->PinTable(name));
-  if (!database_->read_only())
-    return std::make_unique<RocksTable>(std::make_shared<StoreTableSource>(std::move(pin), false));
+  if (sources_.size() > sources_max_) {
+    std::erase_if(sources_, [](const auto& source) { return source.second.expired(); });
+    sources_max_ = 2 * sources_.size() + kSourcesMin;
+  }
   std::weak_ptr<StoreTableSource>& known = sources_[pin.family().table.incarnation];
   std::shared_ptr<StoreTableSource> source = known.lock();
   if (source == nullptr) {
-    source = std::make_shared<StoreTableSource>(std::move(pin), true);
+    source = std::make_shared<StoreTableSource>(std::move(pin));
     known = source;
   }
   return std::make_unique<RocksTable>(std::move(source));
@@ -249,7 +279,11 @@ absl::StatusOr<std::unique_ptr<DurableStore>> OpenRocksStore(const RocksStoreOpt
                             "': committing staged imports: ", committed.ToString()));
     }
   }
-  return std::make_unique<RocksStore>(std::move(database));
+  auto store = std::make_unique<RocksStore>(std::move(database));
+  const bool merges = options.mode != OpenMode::kReadOnly && options.role == OwnerRole::kServer &&
+                      options.config.merge_share > 0;
+  if (merges) HPS_RETURN_IF_ERROR(store->StartMerging());
+  return store;
 }
 
 absl::StatusOr<std::unique_ptr<BulkImport>> StageImport(const RocksStoreOptions& options,

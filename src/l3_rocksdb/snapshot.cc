@@ -50,12 +50,11 @@ absl::StatusOr<uint64_t> LinkPages(Database& database, const std::string& direct
   for (const auto& [name, table] : catalog.tables) {
     std::vector<std::string> files;
     for (size_t i = 0; i < table.page_files.size(); ++i) {
-      files.push_back(PageFilePath(database.path(), table.incarnation, i));
+      files.push_back(PageFilePath(database.path(), table.incarnation, table.first_file + i));
       uint64_t file_bytes = 0;
       if (database.env()->GetFileSize(files.back(), &file_bytes).ok()) bytes += file_bytes;
     }
-    if (!files.empty())
-      HPS_RETURN_IF_ERROR(LinkPageFiles(database.env(), directory, table.incarnation, files));
+    if (!files.empty()) HPS_RETURN_IF_ERROR(LinkPageFiles(database.env(), directory, table, files));
   }
   return bytes;
 }

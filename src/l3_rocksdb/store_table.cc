@@ -23,23 +23,18 @@ constexpr size_t kBatchEntryBytes = 32;
 }  // namespace
 
 void StoreTableSource::MoveTo(Database::Pin newer) {
-  HPS_CHECK(moves_);
+  auto pin = std::make_shared<const Database::Pin>(std::move(newer));
   MutexLock lock(mutex_);
-  std::swap(pin_, newer);
-}
-
-Database::Pin StoreTableSource::Share() const {
-  MutexLock lock(mutex_);
-  return pin_.Share();
+  std::swap(pin_, pin);
 }
 
 RocksTable::RocksTable(std::shared_ptr<StoreTableSource> source)
     : source_(std::move(source)),
-      spec_(source_->Share().family().table.spec),
-      incarnation_(source_->Share().family().table.incarnation) {}
+      spec_(source_->pin()->family().table.spec),
+      incarnation_(source_->pin()->family().table.incarnation) {}
 
 absl::StatusOr<FetchCounts> RocksTable::Fetch(const FetchBatch& batch, Deadline deadline) {
-  return source_->With([&](const Database::Pin& pin) { return FetchRows(pin, batch, deadline); });
+  return FetchRows(*source_->pin(), batch, deadline);
 }
 
 absl::Status RocksTable::CheckWrite(const Database::Pin& pin, const DurableWrite& write) const {
@@ -66,25 +61,40 @@ absl::Status RocksTable::CheckWrite(const Database::Pin& pin, const DurableWrite
 }
 
 absl::Status RocksTable::Write(const DurableWrite& write) {
-  return source_->With([&](const Database::Pin& pin) { return WriteTo(pin, write); });
+  for (;;) {
+    const std::shared_ptr<const Database::Pin> pin = source_->pin();
+    MutexLock lock(pin->family().write_mutex);
+    // A merge that switches holds the lock until the source has moved.
+    if (!pin->family().merged) return WriteTo(*pin, write);
+  }
 }
 
 absl::Status RocksTable::WriteTo(const Database::Pin& pin, const DurableWrite& write) const {
   HPS_RETURN_IF_ERROR(CheckWrite(pin, write));
-  const size_t entry_bytes = spec_.row_bytes() + kRowTailBytes + kBatchEntryBytes;
   Family& family = pin.family();
+  // A merge that runs: its family gets all changes since its beginning.
+  Family* const successor = family.successor;
+  const size_t copies = successor == nullptr ? 1 : 2;
+  const size_t entry_bytes = copies * (spec_.row_bytes() + kRowTailBytes + kBatchEntryBytes);
   rocksdb::WriteBatch batch;
   try {  // the batch may be as large as the caller's rows
     batch = rocksdb::WriteBatch(write.upserts.keys.size() * entry_bytes +
-                                write.deletes.size() * kBatchEntryBytes);
+                                copies * write.deletes.size() * kBatchEntryBytes);
     PutRows(family, write, batch);
+    if (successor != nullptr) PutRows(*successor, write, batch);
+    PutRecords(family, write, batch);
   } catch (const std::bad_alloc&) {
     return OutOfMemory("out of memory for a batch of rows");
   }
   const bool rows_change = !write.upserts.keys.empty() || !write.deletes.empty();
-  if (family.pages != nullptr) {  // before the rows are visible
-    family.changed_keys.Add(write.upserts.keys);
-    family.changed_keys.Add(write.deletes);
+  const auto add_keys = [&write](Family& to) {
+    to.changed_keys.Add(write.upserts.keys);
+    to.changed_keys.Add(write.deletes);
+  };
+  if (family.pages != nullptr) add_keys(family);  // before the rows are visible
+  if (successor != nullptr) {
+    add_keys(*successor);
+    if (rows_change) successor->changed = true;  // also if the write fails: it may be visible
   }
   HPS_FAULT_POINT("l3.write.before_commit");
   const bool has_stream_state = write.records_lost != 0 || !write.unordered_hashes.empty();
@@ -92,6 +102,7 @@ absl::Status RocksTable::WriteTo(const Database::Pin& pin, const DurableWrite& w
                                              spec_.name, incarnation(), write, batch)
                                        : pin.database().Write(batch, false));
   if (rows_change) family.changed = true;
+  if (family.pages != nullptr) pin.database().NoteChanges(family);
   HPS_FAULT_POINT("l3.write.after_commit");
   return absl::OkStatus();
 }
@@ -111,12 +122,16 @@ void RocksTable::PutRows(const Family& family, const DurableWrite& write,
   }
   for (const Key key : write.deletes) {
     EncodeKey(key, key_bytes.data());
-    if (family.pages == nullptr) {
+    if (!family.table.in_page_files) {
       batch.Delete(family.handle, key_slice);
     } else {
       PutDeletion(family.handle, key, batch);
     }
   }
+}
+
+void RocksTable::PutRecords(const Family& family, const DurableWrite& write,
+                            rocksdb::WriteBatch& batch) const {
   for (const StreamPosition& position : write.positions)
     PutPosition(batch, incarnation(), position);
   const bool rows_change = !write.upserts.keys.empty() || !write.deletes.empty();
@@ -135,14 +150,13 @@ void RocksTable::PutDeletion(rocksdb::ColumnFamilyHandle* handle, Key key,
 }
 
 absl::StatusOr<std::vector<StreamPosition>> RocksTable::Positions() const {
-  const Database::Pin pin = source_->Share();
   HPS_ASSIGN_OR_RETURN(IncarnationRecords records,
-                       ReadIncarnation(pin.database().db(), incarnation()));
+                       ReadIncarnation(source_->pin()->database().db(), incarnation()));
   return std::move(records.positions);
 }
 
 std::vector<uint16_t> RocksTable::UnorderedHashes() const {
-  return source_->Share().database().UnorderedHashes(spec_.name, incarnation_);
+  return source_->pin()->database().UnorderedHashes(spec_.name, incarnation_);
 }
 
 absl::StatusOr<std::unique_ptr<RowCursor>> RocksTable::Scan() const {
@@ -150,12 +164,13 @@ absl::StatusOr<std::unique_ptr<RowCursor>> RocksTable::Scan() const {
 }
 
 TableInfo RocksTable::Info() const {
-  const Database::Pin pin = source_->Share();
-  return InfoOf(pin.database(), pin.family());
+  const std::shared_ptr<const Database::Pin> pin = source_->pin();
+  return InfoOf(pin->database(), pin->family());
 }
 
 bool RocksTable::IsCurrent() const {
-  return source_->Share().family().current && !source_->outdated();
+  const std::shared_ptr<const Database::Pin> pin = source_->pin();
+  return (pin->family().current || pin->family().merged) && !source_->outdated();
 }
 
 TableInfo InfoOf(Database& database, const Family& family) {

@@ -14,31 +14,32 @@
 namespace hps {
 
 // The pinned database from which the rows of one incarnation are read. In a reader process, it
-// moves to each newer state of the store that has the same rows. The older states, with their
-// memory and files, can then be released. Thread-safe.
+// moves to each newer state of the store that has the same rows; in a writer, to the state after a
+// merge of changes. The older states, with their memory and files, can then be released.
+// Thread-safe.
 class StoreTableSource {
  public:
-  // `moves`: the owner may call MoveTo.
-  StoreTableSource(Database::Pin pin, bool moves) : moves_(moves), pin_(std::move(pin)) {}
+  explicit StoreTableSource(Database::Pin pin)
+      : pin_(std::make_shared<const Database::Pin>(std::move(pin))) {}
 
-  // REQUIRES: `newer` has the same incarnation, with the same rows.
+  // Calls that use the older pin keep it until they end. REQUIRES: `newer` has the same
+  // incarnation, with the same rows.
   void MoveTo(Database::Pin newer);
   // Call this if a newer state has other rows, or none.
   void MarkOutdated() { outdated_ = true; }
   bool outdated() const { return outdated_; }
 
-  Database::Pin Share() const;
-  // Calls `use` with the pin and returns its result. The pin lives during the call.
-  template <typename Use>
-  auto With(Use use) const {
-    return moves_ ? use(Share()) : use(pin_);
+  // The pin lives as long as the caller holds the pointer.
+  std::shared_ptr<const Database::Pin> pin() const {
+    MutexLock lock(mutex_);
+    return pin_;
   }
+  Database::Pin Share() const { return pin()->Share(); }
 
  private:
-  const bool moves_;
   std::atomic<bool> outdated_{false};
-  mutable Mutex mutex_;  // guards pin_ if moves_
-  Database::Pin pin_;
+  mutable Mutex mutex_;
+  std::shared_ptr<const Database::Pin> pin_ HPS_GUARDED_BY(mutex_);
 };
 
 class RocksTable final : public DurableTable {
@@ -59,6 +60,8 @@ class RocksTable final : public DurableTable {
   absl::Status CheckWrite(const Database::Pin& pin, const DurableWrite& write) const;
   absl::Status WriteTo(const Database::Pin& pin, const DurableWrite& write) const;
   void PutRows(const Family& family, const DurableWrite& write, rocksdb::WriteBatch& batch) const;
+  void PutRecords(const Family& family, const DurableWrite& write,
+                  rocksdb::WriteBatch& batch) const;
   void PutDeletion(rocksdb::ColumnFamilyHandle* handle, Key key, rocksdb::WriteBatch& batch) const;
 
   const std::shared_ptr<StoreTableSource> source_;

@@ -79,6 +79,12 @@ void AddStore(StoreConfig& store, SettingList& list) {
            "Longest time between two syncs.");
   list.Add("free_bytes_min", store.free_bytes_min, kSize,
            "Writes are refused if less than this is free on the disk.");
+  list.Add("merge_share", store.merge_share, kShare,
+           "When this share of a table's rows has changed since its page files were made, a server "
+           "merges the changes into new page files in the background (at least 65,536 keys); 0.0 = "
+           "never.");
+  list.Add("merge_bytes_per_second", store.merge_bytes_per_second, kSize,
+           "Bytes that such a merge reads and writes per second; 0 = no limit.");
 }
 
 void AddL2(L2Config& l2, SettingList& list) {

@@ -3,10 +3,10 @@
 //
 //   kill_child STORE SEED IMPORT_EVERY DROP_EVERY PAGE_FILES FIRST LAST SYNC WAY
 //
-// PAGE_FILES is 1 if imports write page files, else 0.
-// SYNC is always, interval or never. WAY is "plain"; or "staged": the one event is an import, made
-// as a command makes it beside a server; or a defect that the parent must notice: "early" reports
-// events that have not been done yet, "torn" leaves an event half done.
+// PAGE_FILES is 1 if imports write page files, 2 if the store also merges changes into new ones
+// after each event, else 0. SYNC is always, interval or never. WAY is "plain"; or "staged": the one
+// event is an import, made as a command makes it beside a server; or a defect that the parent must
+// notice: "early" reports events that have not been done yet, "torn" leaves an event half done.
 // HPS_TEST_RECORD names a file that gets the fault points passed, with counts, at a clean end.
 #include <unistd.h>
 
@@ -16,6 +16,7 @@
 #include <fstream>
 #include <string>
 
+#include "testing/await.h"
 #include "testing/faults/fault_points.h"
 #include "tests/faults/child_process.h"
 #include "tests/faults/planned_events.h"
@@ -25,6 +26,7 @@ namespace hps {
 namespace {
 
 constexpr uint64_t kEarlyEvents = 5;
+constexpr Duration kMergeWait = std::chrono::milliseconds(300);
 
 struct Arguments {
   std::string store;
@@ -64,6 +66,16 @@ absl::Status DoStaged(const RocksStoreOptions& options, const EventPlan& plan, u
   return absl::OkStatus();
 }
 
+uint64_t MergeCount(const DurableStore& store) {
+  const DurableStatistics statistics = store.Statistics();
+  return statistics.merges + statistics.merges_failed;
+}
+
+// Not every event causes one.
+void AwaitMerge(const DurableStore& store, uint64_t before) {
+  AwaitCondition([&] { return MergeCount(store) != before; }, kMergeWait);
+}
+
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "kill_child: %s\n", status.ToString().c_str());
   return 3;
@@ -82,6 +94,11 @@ int Run(const Arguments& arguments) {
   const bool fails_by_plan = std::getenv("HPS_FAULT_ARM") != nullptr;
   RocksStoreOptions options = TestStoreOptions(arguments.store);
   options.imports_page_files = arguments.plan.page_files;
+  if (arguments.plan.merges) {
+    options.role = OwnerRole::kServer;
+    options.merge_keys_min = 1;
+    options.config.merge_share = 0.001;
+  }
   options.config.sync = arguments.sync;
   options.config.sync_interval = std::chrono::milliseconds(5);
   if (arguments.way == "staged") {
@@ -94,9 +111,12 @@ int Run(const Arguments& arguments) {
   auto store = OpenRocksStore(options);
   if (!store.ok()) return fails_by_plan ? 0 : Fail(store.status());
   for (uint64_t event = arguments.first; arguments.last == 0 || event <= arguments.last; ++event) {
+    const uint64_t merges = MergeCount(**store);
     const absl::Status done = DoEvent(**store, arguments.plan, event);
     if (!done.ok()) return fails_by_plan ? 0 : Fail(done);
     Report(arguments.way == "early" ? event + kEarlyEvents : event);
+    const bool is_write = !arguments.plan.IsImport(event) && !arguments.plan.IsDrop(event);
+    if (arguments.plan.merges && is_write) AwaitMerge(**store, merges);
   }
   if (arguments.way == "torn") {
     const absl::Status done = DoHalf(**store);
@@ -120,7 +140,8 @@ int main(int count, char** values) {
   arguments.plan = {.seed = number(2),
                     .import_every = number(3),
                     .drop_every = number(4),
-                    .page_files = number(5) != 0};
+                    .page_files = number(5) != 0,
+                    .merges = number(5) == 2};
   arguments.first = number(6);
   arguments.last = number(7);
   arguments.sync = hps::ParseSync(values[8]);

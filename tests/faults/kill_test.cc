@@ -81,6 +81,11 @@ INSTANTIATE_TEST_SUITE_P(
                  {.seed = 5, .import_every = 4, .drop_every = 7, .page_files = true},
                  "never",
                  15,
+                 200'000},
+        KillCase{"Merges",
+                 {.seed = 10, .import_every = 20, .page_files = true, .merges = true},
+                 "never",
+                 5,
                  200'000}),
     [](const auto& test) { return std::string(test.param.name); });
 
@@ -217,6 +222,37 @@ TEST(PageFileKillTest, NothingSwitchesBeforeItsFilesAreSynced) {
   }
 }
 
+// Steps of a merge of changes into a new page file, from its beginning to the removal of the old
+// file. The sixth event is an import, the others change rows.
+constexpr EventPlan kMergePlan = {
+    .seed = 11, .import_every = 6, .page_files = true, .merges = true};
+constexpr std::array<const char*, 11> kMergePoints = {
+    "l3.merge.before_family", "l3.merge.after_family",  "l3_pages.create.after",
+    "l3_pages.write.call",    "l3_pages.sync.call",     "l3_pages.sync_directory.call",
+    "l3.merge.after_build",   "l3.merge.before_switch", "l3.merge.in_switch",
+    "l3.merge.after_switch",  "l3.pages.before_removal"};
+
+// Dies at a step of the first merge or of a later one, and goes on.
+TEST(MergeKillTest, EveryStepMayBeTheLast) {
+  uint64_t skipped = 0;
+  for (const char* point : kMergePoints) {
+    KillHarness harness(kMergePlan, "interval");
+    ASSERT_TRUE(harness.RunToEnd(1, {}).ok());
+    ASSERT_TRUE(harness.Check().ok());
+    const std::string arm = absl::StrCat("HPS_FAULT_ARM=", point, "=abort@", skipped);
+    skipped = skipped == 0 ? 4 : 0;
+    const auto ending = harness.RunToEnd(20, {arm});
+    ASSERT_TRUE(ending.ok()) << arm << ": " << ending.status();
+    EXPECT_TRUE(ending->killed) << arm << " was not reached";
+    const absl::Status checked = harness.Check();
+    EXPECT_TRUE(checked.ok()) << arm << ": " << checked;
+    const auto next = harness.RunToEnd(3, {});
+    ASSERT_TRUE(next.ok() && next->exit_code == 0) << arm << ": the next writer failed";
+    const absl::Status after = harness.Check();
+    EXPECT_TRUE(after.ok()) << arm << ": " << after;
+  }
+}
+
 // An import beside a server: the child stages, this process is the server.
 class StagedImportKillTest : public testing::TestWithParam<bool> {
  protected:
@@ -296,9 +332,11 @@ TEST_P(StagedImportKillTest, ACommandThatDiesWhileItReplacesAnImportLeavesItsOwn
 
 // Points that no planned event passes; each has its own test.
 const std::set<std::string>& PointsTestedElsewhere() {
-  static const std::set<std::string> points = {"l3.import.after_network", "l3.network.before_read",
-                                               "l3.stage.before_ready", "l3.stage.before_removal",
-                                               "l3.stage.in_removal"};
+  static const std::set<std::string> points = {
+      "l3.import.after_network", "l3.network.before_read", "l3.stage.before_ready",
+      "l3.stage.before_removal", "l3.stage.in_removal",    "l3.merge.before_family",
+      "l3.merge.after_family",   "l3.merge.after_build",   "l3.merge.before_switch",
+      "l3.merge.in_switch",      "l3.merge.after_switch"};
   return points;
 }
 

@@ -31,6 +31,8 @@ struct EventPlan {
   uint64_t drop_every = 0;
   // Imports write page files; the store must have been opened with imports_page_files.
   bool page_files = false;
+  // The store merges changes; a writer waits for the merges that each event causes.
+  bool merges = false;
 
   bool IsDrop(uint64_t event) const {
     return drop_every != 0 && event > 1 && event % drop_every == 0;

@@ -12,6 +12,7 @@
 #include "base/macros.h"
 #include "l3_rocksdb/rocks_store.h"
 #include "l3_rocksdb/salvage/verify.h"
+#include "testing/await.h"
 #include "testing/fakes/stamped_rows.h"
 
 namespace hps {
@@ -22,6 +23,7 @@ constexpr Version kUpdated = (Version{1} << 48) | 77;
 constexpr Key kRowCount = 200;
 constexpr Key kLostRowCount = 300;  // of which a repair has lost some
 constexpr Key kStagedRowCount = 20;
+constexpr uint64_t kMergedKeys = 5;  // of the table that is updated; fewer are changed later
 
 struct FormatTable {
   std::string name;
@@ -83,10 +85,17 @@ const std::vector<Key>& DeletedKeys() {
   return keys;
 }
 
+// The changes of the first keys are merged into a new page file, the others stay.
 absl::Status Update(DurableStore& store) {
   HPS_ASSIGN_OR_RETURN(const auto table, store.OpenTable("m/updated"));
-  StampedRows rows(kStamp, table->spec().row_bytes(), UpdatedKeys(), kUpdated);
-  return table->Write({rows.batch(), DeletedKeys(), Positions()});
+  const auto middle = UpdatedKeys().begin() + kMergedKeys - 1;
+  StampedRows merged(kStamp, table->spec().row_bytes(), {UpdatedKeys().begin(), middle}, kUpdated);
+  StampedRows others(kStamp, table->spec().row_bytes(), {middle, UpdatedKeys().end()}, kUpdated);
+  HPS_RETURN_IF_ERROR(
+      table->Write({merged.batch(), {DeletedKeys().data(), 1}, {Positions().data(), 1}}));
+  if (!AwaitCondition([&] { return store.Statistics().merges > 0; }))
+    return absl::DeadlineExceededError("the changes were not merged");
+  return table->Write({others.batch(), {DeletedKeys().data() + 1, 1}, Positions()});
 }
 
 // A bit of the rows of the largest table file, in its middle.
@@ -200,6 +209,8 @@ absl::Status MakeFormatStore(const std::string& path) {
   options.imports_page_files = true;
   HPS_RETURN_IF_ERROR(Import(options, TablesInPageFiles()));
   options.role = OwnerRole::kServer;
+  options.merge_keys_min = kMergedKeys;
+  options.config.merge_share = 0.001;
   HPS_ASSIGN_OR_RETURN(const auto server, OpenRocksStore(options));
   HPS_RETURN_IF_ERROR(Update(*server));
   const TableSpec staged = SpecOf(StagedTable());

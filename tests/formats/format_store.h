@@ -15,8 +15,9 @@ namespace hps {
 RocksStoreOptions FormatStoreOptions(const std::string& path, OpenMode mode);
 
 // Writes the store: tables of each dtype, one empty, one with keys of every size, in page files and
-// in RocksDB; updated, deleted and lost rows; stream positions; networks; a log that no table file
-// has taken yet; and an import that is staged and ready. `path` must not exist.
+// in RocksDB; updated and deleted rows, of which some are merged into a new page file; lost rows;
+// stream positions; networks; a log that no table file has taken yet; and an import that is staged
+// and ready. `path` must not exist.
 absl::Status MakeFormatStore(const std::string& path);
 
 // The first thing that is not as it was written, or OK. `has_staged`: the import that was staged

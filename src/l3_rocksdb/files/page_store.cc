@@ -23,25 +23,26 @@ std::string Digits(Incarnation incarnation) {
   return digits;
 }
 
-// The incarnation that a file of the directory belongs to.
-std::optional<Incarnation> IncarnationOfFile(const std::string& name) {
+// The incarnation that a file of the directory belongs to, and its number.
+std::optional<PageFileSet::value_type> ParseName(const std::string& name) {
   Incarnation incarnation = 0;
-  size_t part = 0;
-  if (std::sscanf(name.c_str(), "%" SCNx64 "-%zu", &incarnation, &part) != 2) return std::nullopt;
-  if (absl::StrCat(Digits(incarnation), "-", part) != name) return std::nullopt;
-  return incarnation;
+  uint64_t number = 0;
+  if (std::sscanf(name.c_str(), "%" SCNx64 "-%" SCNu64, &incarnation, &number) != 2)
+    return std::nullopt;
+  if (absl::StrCat(Digits(incarnation), "-", number) != name) return std::nullopt;
+  return PageFileSet::value_type(incarnation, number);
 }
 
 absl::Status RemoveIf(rocksdb::Env* env, const std::string& store,
-                      const std::function<bool(Incarnation)>& is_removed) {
+                      const std::function<bool(const PageFileSet::value_type&)>& is_removed) {
   const std::string directory = PagesDirectory(store);
   std::vector<std::string> names;
   const rocksdb::Status listed = env->GetChildren(directory, &names);
   if (listed.IsNotFound() || listed.IsPathNotFound()) return absl::OkStatus();
   absl::Status removed = FromRocksStatus(listed, absl::StrCat("listing '", directory, "'"));
   for (const std::string& name : names) {
-    const std::optional<Incarnation> incarnation = IncarnationOfFile(name);
-    if (incarnation.has_value() && is_removed(*incarnation))
+    const std::optional<PageFileSet::value_type> file = ParseName(name);
+    if (file.has_value() && is_removed(*file))
       removed.Update(RemoveFile(env, directory + "/" + name));
   }
   return removed;
@@ -51,8 +52,13 @@ absl::Status RemoveIf(rocksdb::Env* env, const std::string& store,
 
 std::string PagesDirectory(const std::string& store) { return store + "/pages"; }
 
-std::string PageFilePath(const std::string& store, Incarnation incarnation, size_t part) {
-  return absl::StrCat(PagesDirectory(store), "/", Digits(incarnation), "-", part);
+std::string PageFilePath(const std::string& store, Incarnation incarnation, uint64_t number) {
+  return absl::StrCat(PagesDirectory(store), "/", Digits(incarnation), "-", number);
+}
+
+void AddPageFiles(const TableRecord& table, PageFileSet& files) {
+  for (size_t i = 0; i < table.page_files.size(); ++i)
+    files.emplace(table.incarnation, table.first_file + i);
 }
 
 absl::StatusOr<std::shared_ptr<const FamilyPages>> OpenPages(
@@ -68,8 +74,8 @@ absl::StatusOr<std::shared_ptr<const FamilyPages>> OpenPages(
   options.direct = direct || is_cached;
   for (size_t i = 0; i < table.page_files.size(); ++i) {
     const PageFileRecord& file = table.page_files[i];
-    options.parts.push_back(
-        {PageFilePath(store, table.incarnation, i), file.row_count, file.first_key, file.last_key});
+    options.parts.push_back({PageFilePath(store, table.incarnation, table.first_file + i),
+                             file.row_count, file.first_key, file.last_key});
   }
   auto pages = std::make_shared<FamilyPages>();
   pages->reader = reader;
@@ -80,17 +86,17 @@ absl::StatusOr<std::shared_ptr<const FamilyPages>> OpenPages(
 bool AnyPageFileIsMissing(const std::string& store, const TableRecord& table) {
   std::error_code error;
   for (size_t i = 0; i < table.page_files.size(); ++i) {
-    if (!std::filesystem::exists(PageFilePath(store, table.incarnation, i), error) && !error)
-      return true;
+    const std::string path = PageFilePath(store, table.incarnation, table.first_file + i);
+    if (!std::filesystem::exists(path, error) && !error) return true;
   }
   return false;
 }
 
-absl::Status LinkPageFiles(rocksdb::Env* env, const std::string& store, Incarnation incarnation,
+absl::Status LinkPageFiles(rocksdb::Env* env, const std::string& store, const TableRecord& table,
                            const std::vector<std::string>& files) {
   HPS_RETURN_IF_ERROR(MakeDirectories(env, PagesDirectory(store)));
   for (size_t i = 0; i < files.size(); ++i) {
-    const std::string to = PageFilePath(store, incarnation, i);
+    const std::string to = PageFilePath(store, table.incarnation, table.first_file + i);
     HPS_RETURN_IF_ERROR(RemoveFile(env, to));  // of a try that failed
     HPS_FAULT_POINT("l3.pages.before_link");
     HPS_RETURN_IF_ERROR(LinkOrCopyFile(env, files[i], to));
@@ -100,14 +106,16 @@ absl::Status LinkPageFiles(rocksdb::Env* env, const std::string& store, Incarnat
 }
 
 absl::Status RemovePageFiles(rocksdb::Env* env, const std::string& store,
-                             const std::set<Incarnation>& incarnations) {
+                             const std::set<Incarnation>& incarnations, const PageFileSet& kept) {
   HPS_FAULT_POINT("l3.pages.before_removal");
-  return RemoveIf(env, store, [&](Incarnation found) { return incarnations.contains(found); });
+  return RemoveIf(env, store, [&](const auto& file) {
+    return incarnations.contains(file.first) && !kept.contains(file);
+  });
 }
 
 absl::Status RemoveOtherPageFiles(rocksdb::Env* env, const std::string& store,
-                                  const std::set<Incarnation>& known) {
-  return RemoveIf(env, store, [&](Incarnation found) { return !known.contains(found); });
+                                  const PageFileSet& kept) {
+  return RemoveIf(env, store, [&](const auto& file) { return !kept.contains(file); });
 }
 
 }  // namespace hps

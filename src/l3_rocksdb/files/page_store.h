@@ -1,16 +1,17 @@
-// The page files of a store: STORE/pages/<incarnation>-<part>, named by the catalog.
+// The page files of a store: STORE/pages/<incarnation>-<number>, named by the catalog.
 //
-// A file is made in a staging directory, and linked here before the switch that names it. It is
-// removed with the column family of its incarnation. Files that the catalog does not name are left
-// over from an import that did not switch.
+// A file of an import is made in a staging directory, and linked here before the switch that names
+// it; one of a merge is made here. It is removed with the column family of the changes since. Files
+// that the catalog does not name are left over from an import or a merge that did not switch.
 #pragma once
 
 #include <rocksdb/env.h>
 
-#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -28,7 +29,11 @@ struct FamilyPages {
 };
 
 std::string PagesDirectory(const std::string& store);
-std::string PageFilePath(const std::string& store, Incarnation incarnation, size_t part);
+std::string PageFilePath(const std::string& store, Incarnation incarnation, uint64_t number);
+
+// Page files by incarnation and number.
+using PageFileSet = std::set<std::pair<Incarnation, uint64_t>>;
+void AddPageFiles(const TableRecord& table, PageFileSet& files);
 
 // Opens the page files of a table. Null if its rows are in RocksDB. They are read past the system's
 // page cache if the reader caches their pages, or if `direct`. Errors: those of PageTable::Open.
@@ -39,18 +44,18 @@ absl::StatusOr<std::shared_ptr<const FamilyPages>> OpenPages(
 // True if a page file of the table does not exist.
 bool AnyPageFileIsMissing(const std::string& store, const TableRecord& table);
 
-// Links files (copies, where the file system has no links) into the store, durably. Errors:
-// RESOURCE_EXHAUSTED, UNAVAILABLE.
-absl::Status LinkPageFiles(rocksdb::Env* env, const std::string& store, Incarnation incarnation,
+// Links the files of a table (copies, where the file system has no links) into the store, durably.
+// Errors: RESOURCE_EXHAUSTED, UNAVAILABLE.
+absl::Status LinkPageFiles(rocksdb::Env* env, const std::string& store, const TableRecord& table,
                            const std::vector<std::string>& files);
 
-// Removes the page files of some incarnations; a store without them is no error. Lists the
-// directory once. Errors: UNAVAILABLE.
+// Removes the page files of some incarnations, except `kept`; a store without them is no error.
+// Lists the directory once. Errors: UNAVAILABLE.
 absl::Status RemovePageFiles(rocksdb::Env* env, const std::string& store,
-                             const std::set<Incarnation>& incarnations);
+                             const std::set<Incarnation>& incarnations, const PageFileSet& kept);
 
-// Removes the files of all other incarnations.
+// Removes all page files except `kept`.
 absl::Status RemoveOtherPageFiles(rocksdb::Env* env, const std::string& store,
-                                  const std::set<Incarnation>& known);
+                                  const PageFileSet& kept);
 
 }  // namespace hps

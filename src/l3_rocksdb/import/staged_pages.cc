@@ -36,7 +36,8 @@ absl::Status TakePageFiles(Database& database, const StagedImport& import,
     for (const StagedPageFile& file : table.page_files)
       files.push_back(import.directory + "/" + file.name);
     if (!files.empty()) {
-      HPS_RETURN_IF_ERROR(LinkPageFiles(database.env(), database.path(), table.incarnation, files));
+      HPS_RETURN_IF_ERROR(
+          LinkPageFiles(database.env(), database.path(), contents.tables[i], files));
     }
     HPS_ASSIGN_OR_RETURN(auto pages, database.OpenPagesOf(contents.tables[i]));
     if (pages != nullptr && pages->table->is_impaired()) {

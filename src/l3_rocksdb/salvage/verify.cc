@@ -330,7 +330,7 @@ absl::Status Verifier::CheckNamesAllFiles(const std::vector<rocksdb::LiveFileMet
 absl::Status Verifier::CheckTableFiles(Database& database) {
   const CatalogContents catalog = database.catalog();
   std::map<std::string, std::string> tables;  // by column family
-  for (const auto& [name, table] : catalog.tables) tables[FamilyName(table.incarnation)] = name;
+  for (const auto& [name, table] : catalog.tables) tables[FamilyName(FamilyIdOf(table))] = name;
   std::map<std::string, std::string> models;  // likewise, of networks
   for (const auto& [name, network] : catalog.networks) models[NetworkFamilyName(network.id)] = name;
   std::vector<rocksdb::LiveFileMetaData> files;

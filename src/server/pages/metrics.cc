@@ -163,6 +163,12 @@ void AddTiers(const Snapshot& snapshot, MetricList& list) {
       .Add(l3.writable);
   list.Counter("hps_store_background_errors_total", "Errors of the disk while files were written.")
       .Add(l3.background_errors);
+  MetricFamilyBuilder merges = list.Counter(
+      "hps_store_merges_total", "Merges of a table's changes into new page files, by result.");
+  merges.Add(l3.merges, {{"result", "ok"}});
+  merges.Add(l3.merges_failed, {{"result", "error"}});
+  list.Counter("hps_store_merged_bytes_total", "Bytes of the page files that merges made.")
+      .Add(l3.merged_bytes);
   list.Counter("hps_lookups_total", "Lookups in the store.").Add(snapshot.store.lookups);
   list.Counter("hps_lookups_late_total", "Lookups whose rows had not all arrived in time.")
       .Add(snapshot.store.deadlines_exceeded);

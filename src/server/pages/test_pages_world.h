@@ -122,7 +122,12 @@ inline Snapshot FullSnapshot(const Config* config) {
   snapshot.store.l1_bytes_max = 7000;
   snapshot.store.l2_bytes_max = 8000;
   table.l2 = {.entries = 50, .bytes_used = 5000, .bytes_max = 6000, .evictions = 8, .errors = 2};
-  snapshot.store.l3 = {.damaged_reads = 2, .background_errors = 1, .free_bytes = 1 << 20};
+  snapshot.store.l3 = {.damaged_reads = 2,
+                       .background_errors = 1,
+                       .free_bytes = 1 << 20,
+                       .merges = 7,
+                       .merged_bytes = 4096,
+                       .merges_failed = 2};
   table.l2.errors_by_code[static_cast<size_t>(absl::StatusCode::kDeadlineExceeded)] = 1;
   snapshot.store.l3_errors = 7;
   ErrorCounts& l3_errors = snapshot.store.l3_errors_by_code;

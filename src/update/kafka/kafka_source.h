@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <set>
@@ -14,10 +15,10 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/rate_limiter.h"
 #include "update/kafka/kafka_client.h"
 #include "update/kafka/topic_watcher.h"
 #include "update/kafka_source_options.h"
-#include "update/rate_limiter.h"
 #include "update/topic_tracker.h"
 #include "update/update_source.h"
 
@@ -64,8 +65,8 @@ class KafkaSource final : public UpdateSource {
 
   explicit KafkaSource(const KafkaSourceOptions& options)
       : options_(options),
-        rows_(options.rows_per_second_max),
-        bytes_(options.bytes_per_second_max) {}
+        rows_(options.rows_per_second_max, std::chrono::seconds(1)),
+        bytes_(options.bytes_per_second_max, std::chrono::seconds(1)) {}
 
   absl::Status Connect();
   absl::StatusOr<Topic*> Find(std::string_view table) HPS_REQUIRES(mutex_);
