@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "absl/strings/str_cat.h"
+#include "hps/table_spec.h"
 
 namespace hps::cli {
 namespace {
