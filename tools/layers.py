@@ -139,7 +139,7 @@ THIRD_PARTY = {
     "xxHash": (r"xxhash\.h|xxh3\.h", r"PkgConfig::XXHASH",
                {"base", "l2_redis", "l3_pages", "l3_rocksdb", "update"}),
     "liburing": (r"liburing", r"PkgConfig::LIBURING", {"l3_pages"}),
-    "CUDA": (r"cuda|cub/|nv/|thrust/|cooperative_groups|nccl|cublas", r"CUDA::",
+    "CUDA": (r"cuda|cub/|nv/|thrust/|cooperative_groups|nccl|cublas|mma\.h", r"CUDA::",
              {"l1_gpu", "dense_gpu"}),
     "hiredis": (r"hiredis/", r"PkgConfig::HIREDIS", {"l2_redis"}),
     "librdkafka": (r"librdkafka/", r"PkgConfig::RDKAFKA", {"update_kafka"}),

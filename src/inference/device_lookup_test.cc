@@ -379,7 +379,7 @@ TEST_P(DeviceLookupTest, RequestsOfAllKindsGetTheScoresOfTheHost) {
     ASSERT_NO_FATAL_FAILURE(CheckSame({NewRequest(samples + 9, true), NewRequest(11, true)}));
     ASSERT_NO_FATAL_FAILURE(CheckSame({NewRequest(3, false), NewRequest(samples + 1, false)}));
   }
-  EXPECT_EQ(device_runs(), 3U * 9);
+  EXPECT_EQ(device_runs(), 3U * 7);  // one for each batch, whatever its size
   EXPECT_EQ(device_version_->predictor()->runs().device_failures, 0U);
   EXPECT_EQ(machine_.runs_from_host, 0);
 }
