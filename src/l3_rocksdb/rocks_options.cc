@@ -17,8 +17,6 @@ namespace {
 // Ten bits per key: one absent key in a hundred costs a block read.
 constexpr double kFilterBitsPerKey = 10;
 constexpr uint64_t kWriteBufferBytesMax = uint64_t{64} << 20;
-// A power of two, so that threads seldom wait for each other.
-constexpr int kRowCacheShardBits = 4;
 // A store may have thousands of tables, each with a memtable once it is updated.
 constexpr size_t kArenaBlockBytes = 128 << 10;
 // RocksDB reads fastest if every file stays open. This is possible if the process may open about as
@@ -71,12 +69,6 @@ RocksOptions::RocksOptions(const RocksStoreOptions& options) {
   database_.wal_recovery_mode = rocksdb::WALRecoveryMode::kPointInTimeRecovery;
   // `hps verify` compares every byte of every table file with the checksum in the MANIFEST.
   database_.file_checksum_gen_factory = rocksdb::GetFileChecksumGenCrc32cFactory();
-  // Of rows that changed since the import of their table: finding one here costs half as much as
-  // finding it in a cached block. It gets its capacity with the first table in page files.
-  rocksdb::LRUCacheOptions row_cache;
-  row_cache.capacity = 0;
-  row_cache.num_shard_bits = kRowCacheShardBits;
-  database_.row_cache = rocksdb::NewLRUCache(row_cache);
   database_.stats_dump_period_sec = 0;
   database_.stats_persist_period_sec = 0;
 
