@@ -14,6 +14,11 @@ namespace {
 
 constexpr int64_t kVector = 4;
 
+// cuBLASLt takes at most 65,535 matrices at once. More go in parts whose size, a power of two,
+// keeps the alignment of what they read and write.
+constexpr int64_t kMatricesMax = 65'535;
+constexpr int64_t kMatricesOfPart = 32'768;
+
 // Dimensions whose elements follow one another in every view become one, and those of 1 vanish.
 void MergeDims(std::vector<PlanView>& views) {
   size_t d = 0;
@@ -223,7 +228,21 @@ absl::Status GpuBatch::Add(const BatchedGemmStep& step) {
   // A dimension of 1 leaves its stride open; cuBLASLt wants at least the width.
   shape.a.stride = std::max(shape.a.stride, shape.a.is_transposed ? shape.m : shape.k);
   shape.b.stride = std::max(shape.b.stride, shape.b.is_transposed ? shape.k : shape.n);
-  return AddGemm(shape, MemoryOf(step.a).element, out.element);
+  return AddBatched(shape, MemoryOf(step.a).element, out.element);
+}
+
+absl::Status GpuBatch::AddBatched(const GemmShape& shape, OnnxElement element,
+                                  OnnxElement out_element) {
+  if (shape.count <= kMatricesMax) return AddGemm(shape, element, out_element);
+  for (int64_t begin = 0; begin < shape.count; begin += kMatricesOfPart) {
+    GemmShape part = shape;
+    part.count = std::min(kMatricesOfPart, shape.count - begin);
+    part.a.data += begin * shape.a.matrix_stride * ElementBytes(element);
+    part.b.data += begin * shape.b.matrix_stride * ElementBytes(element);
+    part.out += begin * shape.out_matrix_stride * ElementBytes(out_element);
+    HPS_RETURN_IF_ERROR(AddGemm(part, element, out_element));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status GpuBatch::Add(const PairsStep& step) {

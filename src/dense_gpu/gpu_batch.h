@@ -90,6 +90,7 @@ class GpuBatch {
   absl::Status AddNarrow(const GemmStep& step);
   absl::Status Add(const BatchedGemmStep& step);
   absl::Status AddGemm(GemmShape shape, OnnxElement element, OnnxElement out_element);
+  absl::Status AddBatched(const GemmShape& shape, OnnxElement element, OnnxElement out_element);
   const std::byte* WeightsAt(int64_t offset, OnnxElement element) const;
   absl::Status Add(const PairsStep& step);
   absl::Status Add(const ReduceStep& step);

@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "dense/test_logistic.h"
+#include "dense_plan/test_network_writer.h"
 #include "l1_gpu/cuda_status.h"
 #include "onnx/test_models.h"
 
@@ -130,6 +131,37 @@ TEST_F(GpuDenseNetworkTest, RunsManyPiecesOfACallFromRows) {
   std::vector<float> score(1);
   std::byte* const output[] = {std::as_writable_bytes(std::span(score)).data()};
   EXPECT_EQ(session->RunFromRows(1, {&lacks, 1}, output).code(), absl::StatusCode::kInternal);
+}
+
+// In the largest runs, cuBLASLt would get 1.3 million matrices at once.
+TEST_F(GpuDenseNetworkTest, CutsCallsIntoLargeRunsOfManyMatrices) {
+  NetworkWriter writer(1);
+  const std::string a = writer.Input("a", {20, 2, 4});
+  const std::string b = writer.Input("b", {20, 4, 2});
+  const TestModel model = writer.Done(writer.Node("MatMul", {a, b}), {20, 2, 2});
+  const auto network = MakeGpuDenseNetwork({.onnx = model.Bytes()}, {.batch_max = 4});
+  ASSERT_TRUE(network.ok()) << network.status();
+  const auto session = (*network)->NewSession();
+  ASSERT_TRUE(session.ok()) << session.status();
+  constexpr uint32_t kSamples = 66'000;
+  constexpr size_t kMatrices = size_t{20} * kSamples;
+  std::vector<float> left(kMatrices * 8), right(kMatrices * 8), got(kMatrices * 4, -1);
+  for (size_t i = 0; i < left.size(); ++i) {
+    left[i] = static_cast<float>(i % 7) - 3;
+    right[i] = static_cast<float>(i % 11) - 5;
+  }
+  const FedInput inputs[] = {{.sent = std::as_bytes(std::span(left))},
+                             {.sent = std::as_bytes(std::span(right))}};
+  std::byte* const outputs[] = {std::as_writable_bytes(std::span(got)).data()};
+  const absl::Status ran = (*session)->RunFromRows(kSamples, inputs, outputs);
+  ASSERT_TRUE(ran.ok()) << ran;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const size_t matrix = i / 4 * 8, row = i / 2 % 2, column = i % 2;
+    float expected = 0;  // of small integers: exact
+    for (size_t k = 0; k < 4; ++k)
+      expected += left[matrix + 4 * row + k] * right[matrix + 2 * k + column];
+    ASSERT_EQ(got[i], expected) << i;
+  }
 }
 
 TEST(GpuDenseNetworkRefusalTest, NamesTheOperatorThatItLacks) {

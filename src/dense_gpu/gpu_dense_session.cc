@@ -15,9 +15,11 @@
 namespace hps {
 namespace {
 
-// The largest network takes milliseconds, and shares the device with the other slots' runs.
+// Of each run, from the end of the one before it. The largest network takes milliseconds, and
+// shares the device with the other slots' runs.
 constexpr Duration kRunMax = std::chrono::seconds(10);
-constexpr Duration kEarlierRunMax = std::chrono::milliseconds(100);
+// Of a run that was given up before.
+constexpr Duration kLateRunMax = std::chrono::milliseconds(100);
 
 constexpr uint64_t kAlignment = 16;  // of inputs; also for vectors of four
 
@@ -52,23 +54,30 @@ absl::Status CheckElements(const OnnxValue& input, uint64_t sample_bytes, uint64
                    " samples; together at most ", elements_max, " can be"));
 }
 
-// Samples of the largest runs that a session cuts calls into: a power of two.
+// 0 if the device does not say.
+uint64_t FreeDeviceBytes() {
+  size_t free = 0, total = 0;
+  return CudaStatus(cudaMemGetInfo(&free, &total), "the device's free memory").ok() ? free : 0;
+}
+
+// Samples of the largest runs that a session cuts calls into: a power of two. Runs of more than
+// batch_max are for speed, so half of the free memory stays for what has no choice.
 uint32_t RunSamples(const GpuNetwork& network) {
   constexpr uint32_t kRunSamplesMax = 65'536;
+  const uint64_t bytes_max = std::min(network.options().buffer_bytes_max, FreeDeviceBytes() / 2);
   uint32_t samples = std::bit_ceil(std::max(1U, network.options().batch_max));
-  while (2 * samples <= kRunSamplesMax &&
-         network.BufferBytes(2 * samples) <= network.options().buffer_bytes_max) {
+  while (2 * samples <= kRunSamplesMax && network.BufferBytes(2 * samples) <= bytes_max) {
     samples *= 2;
   }
   return samples;
 }
 
-// A session for runs as large as the device's memory allows.
+// A session for runs as large as the device's memory and cuBLASLt allow.
 absl::StatusOr<std::unique_ptr<GpuNetworkSession>> MakeSession(GpuNetwork& network) {
   for (uint32_t samples = RunSamples(network);; samples /= 2) {
     auto made = network.NewSession(samples);
     const bool may_be_smaller = samples / 2 >= network.options().batch_max && samples > 1;
-    if (made.ok() || !absl::IsResourceExhausted(made.status()) || !may_be_smaller) return made;
+    if (made.ok() || !may_be_smaller) return made;
   }
 }
 
@@ -88,23 +97,30 @@ absl::Status GpuDenseSession::SetUp() {
   HPS_ASSIGN_OR_RETURN(session_, MakeSession(network_));
   HPS_ASSIGN_OR_RETURN(
       room_, GpuRowRoom::Create(network_.options().device, network_.options().row_budget));
+  inputs_.resize(network_.plan().inputs.size());
+  return MakeRoomForTensors();
+}
+
+// For a run of batch_max samples of the host. After a call that lacked memory, it may be gone.
+absl::Status GpuDenseSession::MakeRoomForTensors() {
   const uint32_t batch_max = network_.options().batch_max;
   const auto stream = static_cast<cudaStream_t>(room_->stream().handle);
-  inputs_.resize(network_.plan().inputs.size());
   for (size_t i = 0; i < inputs_.size(); ++i) {
-    HPS_RETURN_IF_ERROR(
-        GrowDeviceBuffer(inputs_[i], "a network's input", SampleBytes(i) * batch_max, stream));
+    const uint64_t bytes = SampleBytes(i) * batch_max;
+    if (inputs_[i].bytes() >= bytes) continue;
+    HPS_RETURN_IF_ERROR(GrowDeviceBuffer(inputs_[i], "a network's input", bytes, stream));
   }
   uint64_t output_bytes = 0;
   for (size_t i = 0; i < network_.plan().output_views.size(); ++i)
     output_bytes += Aligned(OutputBytes(i, batch_max));
+  if (outputs_.bytes() >= output_bytes) return absl::OkStatus();
   return GrowPinnedBuffer(outputs_, "a network's outputs", output_bytes);
 }
 
 // Leaks what a device that hangs may still use: to free it would wait for ever.
 GpuDenseSession::~GpuDenseSession() {
   const DeviceScope scope(network_.options().device);
-  if (is_open_ && absl::IsDeadlineExceeded(room_->WaitUntilIdle(kEarlierRunMax, "a run"))) {
+  if (is_open_ && absl::IsDeadlineExceeded(WaitForEarlierRuns(kRunMax))) {
     (void)session_.release();
     for (DeviceBuffer& input : inputs_) input.Leak();
     brought_.Leak();
@@ -142,6 +158,7 @@ absl::Status GpuDenseSession::Run(std::span<const DenseTensor> inputs,
   const DeviceScope scope(network_.options().device);
   HPS_RETURN_IF_ERROR(scope.Check());
   HPS_RETURN_IF_ERROR(Begin());
+  HPS_RETURN_IF_ERROR(MakeRoomForTensors());
   const auto stream = static_cast<cudaStream_t>(room_->stream().handle);
   pointers_.clear();
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -153,6 +170,7 @@ absl::Status GpuDenseSession::Run(std::span<const DenseTensor> inputs,
   }
   HPS_RETURN_IF_ERROR(session_->Run(samples, pointers_, stream));
   HPS_RETURN_IF_ERROR(CopyOutputs(0, samples, samples));
+  HPS_RETURN_IF_ERROR(MarkEndOfRun());
   to_.clear();
   for (const DenseTensor& output : outputs) to_.push_back(output.data);
   return End(samples, to_);
@@ -233,7 +251,8 @@ absl::Status GpuDenseSession::EnqueuePart(uint32_t samples, const Part& part,
   HPS_RETURN_IF_ERROR(Feed(part.count));
   HPS_RETURN_IF_ERROR(session_->Run(static_cast<uint32_t>(part.count), pointers_,
                                     static_cast<cudaStream_t>(room_->stream().handle)));
-  return CopyOutputs(part.begin, part.count, samples);
+  HPS_RETURN_IF_ERROR(CopyOutputs(part.begin, part.count, samples));
+  return MarkEndOfRun();
 }
 
 // Sets fed_ and pooled_.
@@ -344,13 +363,41 @@ absl::Status GpuDenseSession::PoolRows(uint64_t count, uint64_t brought_bytes) {
 // The memory of an earlier call that failed may still be in use.
 absl::Status GpuDenseSession::Begin() {
   if (is_open_) {
-    const absl::Status passed = room_->WaitUntilIdle(kEarlierRunMax, "an earlier run");
-    if (absl::IsDeadlineExceeded(passed))
-      return absl::UnavailableError("the device has not ended an earlier run yet");
+    const absl::Status passed = WaitForEarlierRuns(is_late_ ? kLateRunMax : kRunMax);
+    is_late_ = absl::IsDeadlineExceeded(passed);
+    if (is_late_) return absl::UnavailableError("the device has not ended an earlier run yet");
     HPS_RETURN_IF_ERROR(passed);
   }
   is_open_ = true;
+  enqueued_ = ended_ = 0;
   return absl::OkStatus();
+}
+
+absl::Status GpuDenseSession::MarkEndOfRun() {
+  if (run_ends_.size() == enqueued_) {
+    HPS_ASSIGN_OR_RETURN(CudaEvent event, MakeEvent());
+    run_ends_.push_back(std::move(event));
+  }
+  const auto stream = static_cast<cudaStream_t>(room_->stream().handle);
+  HPS_RETURN_IF_ERROR(
+      CudaStatus(cudaEventRecord(run_ends_[enqueued_].get(), stream), "end of a run"));
+  ++enqueued_;
+  return absl::OkStatus();
+}
+
+// Waits for all runs whose ends are marked, for each at most `run_max`.
+absl::Status GpuDenseSession::WaitForRuns(Duration run_max) {
+  for (; ended_ < enqueued_; ++ended_) {
+    HPS_RETURN_IF_ERROR(WaitFor(run_ends_[ended_].get(), DeadlineAfter(RealClock(), run_max),
+                                "a dense network on the GPU"));
+  }
+  return absl::OkStatus();
+}
+
+// And for what a call that failed left behind its last whole run.
+absl::Status GpuDenseSession::WaitForEarlierRuns(Duration run_max) {
+  HPS_RETURN_IF_ERROR(WaitForRuns(run_max));
+  return room_->WaitUntilIdle(run_max, "an earlier run");
 }
 
 // Of samples [begin, begin + count) of a call, to the pinned memory that has all of them.
@@ -369,7 +416,9 @@ absl::Status GpuDenseSession::CopyOutputs(uint64_t begin, uint64_t count, uint64
 
 // Waits for all runs of the call, and hands their outputs out.
 absl::Status GpuDenseSession::End(uint64_t samples, std::span<std::byte* const> outputs) {
-  HPS_RETURN_IF_ERROR(room_->WaitUntilIdle(kRunMax, "a dense network on the GPU"));
+  const absl::Status passed = WaitForRuns(kRunMax);
+  is_late_ = absl::IsDeadlineExceeded(passed);
+  HPS_RETURN_IF_ERROR(passed);
   is_open_ = false;
   uint64_t at = 0;
   for (size_t i = 0; i < outputs.size(); ++i) {

@@ -5,7 +5,8 @@
 // on the device, the host brings the inputs of the next. It waits once, at the end.
 //
 // For one thread at a time; ends before its network. A run that the device does not end within ten
-// seconds is given up, and so is every later one until the device has passed it.
+// seconds after the one before it is given up, and so is every later one until the device has
+// passed it. The destructor waits as long.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "dense/dense_network.h"
 #include "dense_gpu/gpu_network.h"
 #include "dense_gpu/gpu_row_room.h"
@@ -38,6 +40,7 @@ class GpuDenseSession final : public DenseSession {
  private:
   explicit GpuDenseSession(GpuNetwork& network) : network_(network) {}
   absl::Status SetUp();
+  absl::Status MakeRoomForTensors();
 
   uint64_t SampleBytes(size_t input) const;
   uint64_t OutputBytes(size_t output, uint64_t samples) const;
@@ -46,6 +49,9 @@ class GpuDenseSession final : public DenseSession {
   absl::Status CheckFed(uint32_t samples, std::span<const FedInput> inputs) const;
 
   absl::Status Begin();
+  absl::Status MarkEndOfRun();
+  absl::Status WaitForRuns(Duration run_max);
+  absl::Status WaitForEarlierRuns(Duration run_max);
   absl::Status CopyOutputs(uint64_t begin, uint64_t count, uint64_t samples);
   absl::Status End(uint64_t samples, std::span<std::byte* const> outputs);
 
@@ -76,8 +82,12 @@ class GpuDenseSession final : public DenseSession {
   std::vector<size_t> pooled_;        // the inputs that are made of rows
   PinnedBuffer outputs_;              // of a call, one after the other
   std::vector<std::byte*> to_;        // where they go, of Run
-  // A run was begun and has not been seen to end.
+  // A call was begun and has not been seen to end; it was given up.
   bool is_open_ = false;
+  bool is_late_ = false;
+  std::vector<CudaEvent> run_ends_;  // of the call's runs; kept for later calls
+  size_t enqueued_ = 0;              // runs of the call
+  size_t ended_ = 0;                 // of these, as far as seen
 };
 
 }  // namespace hps

@@ -1,14 +1,12 @@
 #include "dense_gpu/gpu_network.h"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <algorithm>
 #include <bit>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "dense_gpu/kernels/short_floats.h"
 #include "dense_plan/plan_passes.h"
 #include "l1_gpu/cuda_status.h"
 
@@ -32,14 +30,12 @@ bool HasShortElements(DenseMath math) {
   return math == DenseMath::kFloat16 || math == DenseMath::kBfloat16;
 }
 
-// Rounded to the nearest; what float16 cannot hold becomes infinite.
 std::vector<uint16_t> Shortened(const std::vector<float>& values, DenseMath math) {
   std::vector<uint16_t> shortened;
   shortened.reserve(values.size());
   for (const float value : values) {
-    shortened.push_back(math == DenseMath::kFloat16
-                            ? std::bit_cast<uint16_t>(__float2half_rn(value))
-                            : std::bit_cast<uint16_t>(__float2bfloat16_rn(value)));
+    shortened.push_back(math == DenseMath::kFloat16 ? std::bit_cast<uint16_t>(ToFloat16(value))
+                                                    : std::bit_cast<uint16_t>(ToBfloat16(value)));
   }
   return shortened;
 }

@@ -33,7 +33,8 @@ struct GpuNetworkOptions {
   uint32_t batch_max = 4096;
   DenseMath math = DenseMath::kFloat32;
   // Of the buffers between the layers. A GpuDenseSession cuts large calls into runs of batch_max
-  // samples or, if the buffers of more samples fit in here, into fewer and larger runs.
+  // samples or, if the buffers of more samples fit in here and in half of the device's free memory,
+  // into fewer and larger runs.
   uint64_t buffer_bytes_max = uint64_t{192} << 20;
   std::shared_ptr<ByteBudget> row_budget{};  // DeviceDenseOptions::row_budget
 };

@@ -7,11 +7,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
 
 #include "base/bytes.h"
+#include "dense_gpu/kernels/short_floats.h"
 #include "dense_plan/plan_maker.h"
 #include "dense_plan/test_networks.h"
 #include "dense_plan/test_plan_runner.h"
@@ -218,6 +221,65 @@ TEST_F(GpuNetworksTest, TheRealModelScoresAsExpected) {
     const auto got = RunOnGpu(**session, *plan, batch, inputs);
     for (size_t i = 0; i < real->scores.size(); ++i) EXPECT_NEAR(got[0][i], real->scores[i], bound);
     std::printf("largest error of real scores %.2e\n", LargestError(got[0], real->scores));
+  }
+}
+
+TEST(ShortFloatsTest, FiniteValuesStayFinite) {
+  constexpr float kFiniteMax = std::numeric_limits<float>::max();
+  for (const float value : {65519.0F, 65520.0F, 1e6F, kFiniteMax}) {
+    EXPECT_EQ(__half2float(ToFloat16(value)), 65504.0F) << value;
+    EXPECT_EQ(__half2float(ToFloat16(-value)), -65504.0F) << value;
+  }
+  EXPECT_EQ(__bfloat162float(ToBfloat16(kFiniteMax)), kBfloat16Max);
+  EXPECT_EQ(__bfloat162float(ToBfloat16(-kFiniteMax)), -kBfloat16Max);
+  EXPECT_EQ(__half2float(ToFloat16(INFINITY)), INFINITY);
+  EXPECT_EQ(__half2float(ToFloat16(-INFINITY)), -INFINITY);
+  EXPECT_EQ(__bfloat162float(ToBfloat16(INFINITY)), INFINITY);
+  EXPECT_EQ(__bfloat162float(ToBfloat16(-INFINITY)), -INFINITY);
+  EXPECT_TRUE(std::isnan(__half2float(ToFloat16(NAN))));
+  EXPECT_TRUE(std::isnan(__bfloat162float(ToBfloat16(NAN))));
+  for (const float value : {0.0F, -1.5F, 65504.0F, 0.1F}) {
+    EXPECT_NEAR(__half2float(ToFloat16(value)), value, 1e-3 * std::fabs(value));
+    EXPECT_NEAR(__bfloat162float(ToBfloat16(value)), value, 4e-3 * std::fabs(value));
+  }
+}
+
+// Softmax of scores that a mask may set to the smallest float32, all of a row.
+TEST_F(GpuNetworksTest, ARowThatIsMaskedAltogetherHasEqualShares) {
+  NetworkWriter writer(61);
+  const std::string x = writer.Input("x", {4});
+  const std::string seen = writer.Node("Greater", {writer.Input("mask", {4}), writer.Scalar(0)});
+  const std::string masked =
+      writer.Node("Where", {seen, x, writer.Scalar(std::numeric_limits<float>::lowest())});
+  const DensePlan plan = PlanOf(writer.Done(writer.Node("Softmax", {masked}), {4}));
+  const std::vector<std::vector<float>> inputs = {{1, 2, 1, 3, 1, 2, 1, 3},
+                                                  {1, 0, 1, 0, 0, 0, 0, 0}};
+  const float expected[] = {0.5F, 0, 0.5F, 0, 0.25F, 0.25F, 0.25F, 0.25F};
+  for (const DenseMath math : {DenseMath::kFloat32, DenseMath::kFloat16, DenseMath::kBfloat16}) {
+    SCOPED_TRACE(static_cast<int>(math));
+    const auto network = Make(plan, {.batch_max = 2, .math = math});
+    ASSERT_NE(network, nullptr);
+    const auto session = network->NewSession();
+    ASSERT_TRUE(session.ok()) << session.status();
+    const auto got = RunOnGpu(**session, plan, 2, inputs);
+    ASSERT_EQ(got.size(), size_t{1});
+    for (size_t i = 0; i < std::size(expected); ++i) EXPECT_NEAR(got[0][i], expected[i], 1e-6) << i;
+  }
+}
+
+// 20 matrices of a sample: from 3,277 samples on more than cuBLASLt takes at once.
+TEST_F(GpuNetworksTest, MultipliesAnyNumberOfMatrices) {
+  NetworkWriter writer(62);
+  const std::string a = writer.Input("a", {20, 2, 4});
+  const std::string b = writer.Input("b", {20, 4, 2});
+  const DensePlan plan = PlanOf(writer.Done(writer.Node("MatMul", {a, b}), {20, 2, 2}));
+  for (const auto& [math, bound] :
+       {std::pair{DenseMath::kFloat32, 2e-5}, std::pair{DenseMath::kFloat16, 1e-2}}) {
+    const auto network = Make(plan, {.batch_max = 4096, .math = math});
+    ASSERT_NE(network, nullptr);
+    const auto session = network->NewSession();
+    ASSERT_TRUE(session.ok()) << session.status();
+    for (const int64_t batch : {1, 4096}) CheckRun(plan, **session, batch, bound);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/macros.h"
+#include "dense/device_rows.h"
 #include "inference/network_check.h"
 #include "inference/pooling.h"
 
@@ -77,12 +78,31 @@ absl::Status PredictionSession::RunGroup(Group group) {
   return absl::OkStatus();
 }
 
+uint64_t PredictionSession::DeviceSamples(uint64_t sample_bytes) {
+  constexpr uint64_t kBytesMax = uint64_t{256} << 20;
+  return std::clamp(kBytesMax / std::max<uint64_t>(sample_bytes, 1), kSamplesMax,
+                    kDeviceSamplesMax);
+}
+
+// What a run from rows brings to the device and takes from it, at most. REQUIRES: GatherSent.
+uint64_t PredictionSession::HostBytesOfSample() const {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < signature_.inputs.size(); ++i) {
+    const bool is_sent = !signature_.inputs[i].table.has_value();
+    bytes += is_sent ? values_[i].sample_bytes : sizeof(BagPlace);
+  }
+  for (const NetworkSignature::Output& output : signature_.outputs)
+    bytes += output.sample_elements * sizeof(float);
+  return bytes;
+}
+
 absl::Status PredictionSession::RunGroupFromRows(Group group) {
   for (size_t i = 0; i < signature_.inputs.size(); ++i)
     if (!signature_.inputs[i].table.has_value()) GatherSent(i, group);
   const uint64_t total = SampleCount(group);
-  for (uint64_t begin = 0; begin < total; begin += kDeviceSamplesMax) {
-    const uint64_t count = std::min(kDeviceSamplesMax, total - begin);
+  const uint64_t samples_max = DeviceSamples(HostBytesOfSample());
+  for (uint64_t begin = 0; begin < total; begin += samples_max) {
+    const uint64_t count = std::min(samples_max, total - begin);
     fed_.clear();
     for (size_t i = 0; i < signature_.inputs.size(); ++i) {
       const Values& values = values_[i];

@@ -34,6 +34,9 @@ class PredictionSession {
   static constexpr uint64_t kSamplesMax = 4096;
   // Samples that are given to a device at once, from rows in its memory.
   static constexpr uint64_t kDeviceSamplesMax = uint64_t{1} << 18;
+  // Fewer where a sample takes `sample_bytes` of what comes from the host and goes there, so that
+  // all take at most 256 MiB; but at least kSamplesMax.
+  static uint64_t DeviceSamples(uint64_t sample_bytes);
 
   PredictionSession(const NetworkSignature& signature, std::unique_ptr<DenseSession> session)
       : signature_(signature), session_(std::move(session)), feed_(signature) {}
@@ -63,6 +66,7 @@ class PredictionSession {
   absl::Status RunGroups(Group requests, absl::Status (PredictionSession::*run)(Group));
   absl::Status RunGroup(Group group);
   absl::Status RunGroupFromRows(Group group);
+  uint64_t HostBytesOfSample() const;
   void Gather(size_t input, std::span<const Prediction* const> group);
   void GatherRows(size_t input, std::span<const Prediction* const> group);
   void GatherSent(size_t input, std::span<const Prediction* const> group);

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "dense_gpu/kernels/short_floats.h"
 #include "onnx/graph.h"
 
 namespace hps {
@@ -47,9 +48,9 @@ __device__ inline void StoreFloat(std::byte* data, OnnxElement element, int64_t 
   if (element == OnnxElement::kFloat32) {
     reinterpret_cast<float*>(data)[at] = value;
   } else if (element == OnnxElement::kFloat16) {
-    reinterpret_cast<__half*>(data)[at] = __float2half_rn(value);
+    reinterpret_cast<__half*>(data)[at] = ToFloat16(value);
   } else {
-    reinterpret_cast<__nv_bfloat16*>(data)[at] = __float2bfloat16_rn(value);
+    reinterpret_cast<__nv_bfloat16*>(data)[at] = ToBfloat16(value);
   }
 }
 
@@ -61,10 +62,12 @@ __device__ inline float2 Unpack(uint32_t word, OnnxElement element) {
 
 __device__ inline uint32_t Pack(float low, float high, OnnxElement element) {
   if (element == OnnxElement::kFloat16) {
-    const __half2 both = __floats2half2_rn(low, high);
+    const __half2 both =
+        __floats2half2_rn(Saturated(low, kFloat16Max), Saturated(high, kFloat16Max));
     return *reinterpret_cast<const uint32_t*>(&both);
   }
-  const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
+  const __nv_bfloat162 both =
+      __floats2bfloat162_rn(Saturated(low, kBfloat16Max), Saturated(high, kBfloat16Max));
   return *reinterpret_cast<const uint32_t*>(&both);
 }
 
