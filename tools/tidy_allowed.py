@@ -39,6 +39,7 @@ ALLOWED = {
     ("throw", "src/query/l2_failure_test.cc"): "what a failed allocation does",
     ("throw", "src/query/l2_tables_test.cc"): "what a failed allocation does",
     ("throw", "tests/query/cache_lookup_test.cc"): "what a failed allocation does",
+    ("throw", "tests/query/pieces_test.cc"): "what a failed allocation does",
     ("throw", "src/testing/memory/replaced_new.h"): "operator new reports by std::bad_alloc",
     ("throw", "src/testing/memory/failing_new.h"): "operator new reports by std::bad_alloc",
     ("names", "src/l1_gpu/test_counted_runtime.h"): "the linker's --wrap makes these names",

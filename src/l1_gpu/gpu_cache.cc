@@ -68,8 +68,10 @@ class GpuCache final : public DeviceCache {
   // Calls that were returned while the device still works on them.
   bool IsFreeAndBusy(GpuCall* call);
   GpuCall* TakeIdleCall(CallUse use);
-  // Removes the free call behind which `position` others were returned later. Null: there is none.
+  // Removes the free call behind which `position` others were returned later, and notes that the
+  // driver is asked about it until EndAsking or PutFreeCall. Null: there is none.
   GpuCall* TakeFreeCall(size_t position);
+  void EndAsking(GpuCall* call);
   void PutFreeCall(GpuCall* call, size_t position);
   // Counts a lent call. False if so many are lent for this use already.
   bool CountLent(CallUse use);
@@ -86,6 +88,10 @@ class GpuCache final : public DeviceCache {
   Mutex mutex_;
   // The capacity for all calls is reserved, so that returning one never allocates.
   std::vector<GpuCall*> free_calls_ HPS_GUARDED_BY(mutex_);
+  // Calls that are not leased, but taken out of free_calls_ for as long as the driver is asked
+  // whether they are idle. The capacity is reserved too.
+  std::vector<GpuCall*> asked_calls_ HPS_GUARDED_BY(mutex_);
+  CondVar asking_ended_;
   std::array<size_t, kCallUses> lent_counts_ HPS_GUARDED_BY(mutex_) = {};
 };
 
@@ -140,6 +146,7 @@ absl::Status GpuCache::MakeCalls() {
   try {
     MutexLock lock(mutex_);
     free_calls_.reserve(call_count());
+    asked_calls_.reserve(call_count());
     calls_.reserve(call_count());
     for (size_t i = 0; i < call_count(); ++i) {
       const auto give_back = [this](GpuCall* call) {
@@ -198,6 +205,9 @@ bool GpuCache::WaitForReturnedCalls() {
 
 bool GpuCache::IsFreeAndBusy(GpuCall* call) {
   MutexLock lock(mutex_);
+  // The driver answers in microseconds; then the call is free again, or leased because it was idle.
+  while (std::find(asked_calls_.begin(), asked_calls_.end(), call) != asked_calls_.end())
+    asking_ended_.Wait(mutex_);
   const bool free = std::find(free_calls_.begin(), free_calls_.end(), call) != free_calls_.end();
   return free && !call->IsIdle();
 }
@@ -228,7 +238,10 @@ GpuCall* GpuCache::TakeIdleCall(CallUse use) {
   for (size_t position = 0;; ++position) {
     GpuCall* const call = TakeFreeCall(position);
     if (call == nullptr) break;
-    if (call->IsIdle()) return call;
+    if (call->IsIdle()) {
+      EndAsking(call);
+      return call;
+    }
     PutFreeCall(call, position);
   }
   EndLease(use);
@@ -241,7 +254,14 @@ GpuCall* GpuCache::TakeFreeCall(size_t position) {
   const auto taken = free_calls_.end() - 1 - static_cast<ptrdiff_t>(position);
   GpuCall* const call = *taken;
   free_calls_.erase(taken);
+  asked_calls_.push_back(call);
   return call;
+}
+
+void GpuCache::EndAsking(GpuCall* call) {
+  MutexLock lock(mutex_);
+  std::erase(asked_calls_, call);
+  asking_ended_.NotifyAll();
 }
 
 void GpuCache::PutFreeCall(GpuCall* call, size_t position) {
@@ -249,6 +269,8 @@ void GpuCache::PutFreeCall(GpuCall* call, size_t position) {
   const size_t behind = std::min(position, free_calls_.size());
   // The capacity is reserved: does not allocate.
   free_calls_.insert(free_calls_.end() - static_cast<ptrdiff_t>(behind), call);
+  // Under the same lock: the call is at no time in neither of the lists.
+  if (std::erase(asked_calls_, call) > 0) asking_ended_.NotifyAll();
 }
 
 bool GpuCache::CountLent(CallUse use) {

@@ -41,7 +41,9 @@ absl::Status CacheLookup::Begin(std::span<QueryLookup> queries, MemorySpace spac
                                                       : cache_.AcquireCallAhead(key_count));
   MakeRequests(queries, space);
   NumberMisses(queries);
-  return call_->Begin(requests_, stream);
+  HPS_RETURN_IF_ERROR(call_->Begin(requests_, stream));
+  is_probing_ = true;
+  return absl::OkStatus();
 }
 
 // As if all keys were to miss: which of them do is not known yet.
@@ -95,6 +97,7 @@ void CacheLookup::MakeRequests(std::span<QueryLookup> queries, MemorySpace space
 
 absl::Status CacheLookup::TakeMisses(std::span<QueryLookup> queries, std::span<TableLookup> tables,
                                      MissArena& arena, Deadline deadline) {
+  is_probing_ = false;  // also after an error, where it would be waited for in vain
   HPS_ASSIGN_OR_RETURN(const DeviceMisses misses, call_->Misses(deadline));
   Stage(queries, misses);
   for (TableLookup& table : tables) ListMisses(table, queries, misses, arena);
@@ -149,6 +152,10 @@ void CacheLookup::ListMisses(TableLookup& table, std::span<QueryLookup> queries,
     table.missed_positions += misses.positions[number];
   }
   table.misses = arena.MakeList();
+}
+
+void CacheLookup::WaitForProbe(Deadline deadline) {
+  if (std::exchange(is_probing_, false)) call_->Misses(deadline).IgnoreError();
 }
 
 void CacheLookup::Send(std::span<const DeviceRowPiece> pieces, Deadline deadline) {

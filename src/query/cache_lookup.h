@@ -53,6 +53,9 @@ class CacheLookup {
   // Of the last Begin.
   CallUse use() const { return use_; }
 
+  // False after a Begin for which the device had no call to lend.
+  bool has_call() const { return call_ != nullptr; }
+
   // The misses of a query that are known already.
   DeviceMissesSoFar Peek(size_t query) { return call_->Peek(query); }
 
@@ -91,8 +94,15 @@ class CacheLookup {
   // Errors: those of DeviceCall::Finish and Wait.
   absl::Status Finish(std::span<QueryLookup> queries, Deadline deadline);
 
-  // Ends the call after an error: nothing is written to the caller's memory any more.
-  void Abandon() { call_.reset(); }
+  // Waits for a probe whose misses have not been taken, if there is one: until it ends, the device
+  // may write hits to outputs in its memory.
+  void WaitForProbe(Deadline deadline);
+
+  // Ends the call after an error: nothing is written to the caller's host memory any more.
+  void Abandon() {
+    is_probing_ = false;
+    call_.reset();
+  }
 
  private:
   void MakeRequests(std::span<QueryLookup> queries, MemorySpace space);
@@ -111,6 +121,7 @@ class CacheLookup {
   const size_t cache_index_;
   DeviceCallLease call_;  // null but between Begin and Finish
   CallUse use_ = CallUse::kLookup;
+  bool is_probing_ = false;      // from Begin to TakeMisses
   bool ready_on_return_ = true;  // else the caller's stream says when the rows are there
   absl::Status sent_;            // the first error of the call's sending
   bool probes_again_ = false;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/executor.h"
 #include "base/limits.h"
 #include "base/macros.h"
 #include "base/out_of_memory.h"
@@ -24,6 +25,9 @@ constexpr Duration kOutputsWaitMax = std::chrono::minutes(1);
 // It is waited for this long also where the caller leaves less time, or none: a device that works
 // may have the rows of other large calls to copy before, and must not be taken for one that hangs.
 constexpr Duration kDeviceWaitMin = std::chrono::milliseconds(100);
+// How long a lookup waits before it asks again for a call of the device: little beside what a
+// piece takes, much beside what asking takes.
+constexpr Duration kDeviceCallRetry = std::chrono::microseconds(50);
 
 // Whether the device itself has failed: one that has no call or no memory left for this lookup
 // may answer the next one, and a lookup may have waited for the caller's own work.
@@ -56,7 +60,7 @@ absl::Status LookupSessionImpl::LookupIn(const LookupRequest<kSpace>& request,
   try {
     HPS_RETURN_IF_ERROR(LookupPieces(request, guard, sum));
   } catch (const std::bad_alloc&) {
-    EndCall(guard);
+    EndCall(PlaceOf(request), guard);
     return OutOfMemory("lookup: out of memory; try again later");
   }
   if (counts != nullptr) *counts = sum;
@@ -121,7 +125,7 @@ absl::Status LookupSessionImpl::AnswerOnDevice(const DeviceCallPlace& place,
     health_->NoteAnswer();
     return asked;
   }
-  EndCall(guard);
+  EndCall(place, guard);
   // It is one failure, whatever the number of tables.
   if (!piece_->tables.empty()) piece_->tables.front().counters->l1_errors().Add(asked.code());
   if (IsOfDevice(asked.code(), place.is_behind_callers_work))
@@ -156,7 +160,7 @@ absl::Status LookupSessionImpl::AnswerThroughCache(const DeviceCallPlace& place,
   const MemorySpace space = place.space;
   const auto send_answered = [&] { cache.SendAnswered(queries, DeviceDeadline(space)); };
   if (!std::exchange(piece_->probes, false))
-    HPS_RETURN_IF_ERROR(cache.Begin(queries, space, place.stream));  // hits go to their places
+    HPS_RETURN_IF_ERROR(BeginInTurn(place));  // hits go to their places
   begin_next();
   staged_fetch_->set_lookup(cache);
   staged_fetch_->CallHelpers();
@@ -180,10 +184,35 @@ absl::Status LookupSessionImpl::AnswerThroughCache(const DeviceCallPlace& place,
 
 // ---- Its steps, in order ----
 
+// Where outputs are on the device, the calls of earlier pieces are free only once the caller's
+// stream has passed them. A later piece therefore waits for a call, rather than fail the lookup or
+// leave level 1; it holds none meanwhile, so lookups do not wait for each other in a circle.
+absl::Status LookupSessionImpl::BeginInTurn(const DeviceCallPlace& place) {
+  CacheLookup& cache = *piece_->cache;
+  Executor& executor = shared_.fetch.fetch_executor();
+  const auto begin = [&] { return cache.Begin(piece_->queries, place.space, place.stream); };
+  const auto is_short_of_calls = [&](const absl::Status& begun) {
+    return absl::IsResourceExhausted(begun) && !cache.has_call();
+  };
+  absl::Status begun = begin();
+  Deadline deadline = kNoDeadline;
+  while (waits_for_device_call_ && is_short_of_calls(begun)) {
+    deadline = std::min(deadline, DeviceDeadline(place.space));  // a cancelled lookup has less
+    const TimePoint now = executor.clock().Now();
+    if (now >= deadline) break;
+    Latch pause(1);
+    executor.Await(pause, std::min(deadline, now + kDeviceCallRetry));
+    begun = begin();
+  }
+  waits_for_device_call_ = !is_short_of_calls(begun);  // not again, where it was in vain
+  return begun;
+}
+
 template <MemorySpace kSpace>
 void LookupSessionImpl::BeginCall(const LookupRequest<kSpace>& request) {
   const Duration timeout = request.timeout.value_or(shared_.timeout);
   may_wait_ = timeout > Duration::zero();
+  waits_for_device_call_ = false;
   deadline_ = DeadlineAfter(shared_.fetch.clock(), std::max(timeout, Duration::zero()));
   half_time_ = deadline_ == kNoDeadline ? deadline_ : deadline_ - timeout / 2;
   outputs_deadline_ = std::min(deadline_, DeadlineAfter(shared_.fetch.clock(), kOutputsWaitMax));
@@ -250,12 +279,16 @@ void LookupSessionImpl::BeginTable(PieceLookup& piece, TableLookup& table, Table
 }
 
 // A lookup may have one call, and one more ahead where the device has it to spare. Where it has
-// not, or fails, the piece is begun when it is its turn.
+// not, or fails, or there is no memory for the piece, it is begun when it is its turn.
 void LookupSessionImpl::ProbeNextPiece(const DeviceCallPlace& place) {
   using enum CacheLookup::CallUse;
   CacheLookup& next = *next_piece_->cache;
   const CacheLookup::CallUse use = piece_->cache->use() == kLookup ? kPieceAhead : kLookup;
-  next_piece_->probes = next.Begin(next_piece_->queries, place.space, place.stream, use).ok();
+  try {
+    next_piece_->probes = next.Begin(next_piece_->queries, place.space, place.stream, use).ok();
+  } catch (const std::bad_alloc&) {
+    next_piece_->probes = false;  // the present piece is well
+  }
   if (!next_piece_->probes) next.Abandon();
 }
 
@@ -352,11 +385,14 @@ void LookupSessionImpl::ServeDefaults() {
 }
 
 // Nothing of the call is under way any more. What has been fetched already is promoted all the
-// same.
-void LookupSessionImpl::EndCall(const LiveModel::Guard& guard) {
+// same. A caller without a stream may free its outputs on return: no probe writes hits there then.
+void LookupSessionImpl::EndCall(const DeviceCallPlace& place, const LiveModel::Guard& guard) {
+  const bool writes_unordered =
+      place.space == MemorySpace::kDevice && place.stream.handle == nullptr;
   if (staged_fetch_ != nullptr) {
     staged_fetch_->DismissHelpers();
     for (PieceLookup* piece : {piece_.get(), next_piece_.get()}) {
+      if (writes_unordered) piece->cache->WaitForProbe(DeviceDeadline(place.space));
       piece->cache->Abandon();
       piece->probes = false;
     }

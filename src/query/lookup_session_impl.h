@@ -102,6 +102,7 @@ class LookupSessionImpl final : public LookupSession {
   absl::Status AnswerThroughCache(const DeviceCallPlace& place, const LiveModel::Guard& guard,
                                   BeginNext begin_next);
   void AnswerWithoutCache(const LiveModel::Guard& guard);
+  absl::Status BeginInTurn(const DeviceCallPlace& place);
 
   template <MemorySpace kSpace>
   void BeginCall(const LookupRequest<kSpace>& request);
@@ -124,7 +125,7 @@ class LookupSessionImpl final : public LookupSession {
   Deadline L2Deadline() const;
   Deadline DeviceDeadline(MemorySpace space) const;
   void ServeDefaults();
-  void EndCall(const LiveModel::Guard& guard);
+  void EndCall(const DeviceCallPlace& place, const LiveModel::Guard& guard);
   void BypassCache();
   void RestartCall();
   void Count(LookupCounts& sum);
@@ -149,6 +150,7 @@ class LookupSessionImpl final : public LookupSession {
   Deadline half_time_ = kNoDeadline;
   Deadline outputs_deadline_ = kNoDeadline;  // where they are on the device
   bool may_wait_ = true;
+  bool waits_for_device_call_ = false;  // the device has lent one to this lookup already
 };
 
 }  // namespace hps

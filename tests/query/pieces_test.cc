@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <new>
 #include <numeric>
 #include <vector>
 
@@ -55,7 +56,7 @@ class PiecesTest : public testing::Test {
   // One lookup of all keys of both tables: five pieces. Where it succeeds, each position has its
   // own answer.
   template <MemorySpace kSpace>
-  absl::Status AskAll(LookupCounts* counts = nullptr) {
+  absl::Status AskAll(LookupCounts* counts = nullptr, LookupRequest<kSpace> request = {}) {
     std::vector<TableQuery<kSpace>> queries;
     std::vector<std::vector<std::byte>> rows;
     std::vector<std::vector<KeyStatus>> statuses;
@@ -70,7 +71,8 @@ class PiecesTest : public testing::Test {
                          .status = {statuses[t].data(), statuses[t].size()}});
     }
     LookupCounts sum;
-    const absl::Status status = session_->Lookup(LookupRequest<kSpace>{.queries = queries}, &sum);
+    request.queries = queries;
+    const absl::Status status = session_->Lookup(request, &sum);
     if (!status.ok()) return status;
     EXPECT_EQ(sum.total(), keys_[0].size() + keys_[1].size());
     for (uint32_t t = 0; t < 2; ++t) {
@@ -176,6 +178,90 @@ TEST_F(PiecesTest, WhereNoCallIsToSpareAPieceIsBegunInItsTurn) {
   EXPECT_TRUE(AskAll<MemorySpace::kDevice>().ok());
   EXPECT_TRUE(AskAll<MemorySpace::kHost>().ok());
   EXPECT_EQ(world_.statistics().tables[0].l1.errors, 0U);
+}
+
+// Catches: a lookup that fails, or leaves level 1, because the calls of its earlier pieces, or of
+// other lookups, are not free yet.
+TEST_F(PiecesTest, APieceWaitsForACallWhereEarlierOnesHadOne) {
+  for (const uint64_t skipped : {1, 2, 4}) {
+    const auto plan = [&] {
+      faults_.Plan(TierOperation::kAcquireCall,
+                   {.status = absl::ResourceExhaustedError("still running on the device"),
+                    .calls_skipped = skipped,
+                    .times = 20});
+    };
+    plan();
+    EXPECT_TRUE(AskAll<MemorySpace::kDevice>().ok());
+    plan();
+    EXPECT_TRUE(AskAll<MemorySpace::kHost>().ok());
+  }
+  EXPECT_EQ(faults_.injected(TierOperation::kAcquireCall), 120U);
+  EXPECT_EQ(world_.statistics().tables[0].l1.errors, 0U);
+}
+
+// Catches: a wait for a call without an end, or a second one in the same lookup.
+TEST_F(PiecesTest, APieceWaitsForACallUntilTheDeadlineOfTheLookup) {
+  using std::chrono::milliseconds;
+  const auto now = [&] { return world_.executor().clock().Now(); };
+  const auto plan = [&](uint64_t skipped) {
+    faults_.Plan(
+        TierOperation::kAcquireCall,
+        {.status = absl::ResourceExhaustedError("all are leased"), .calls_skipped = skipped});
+  };
+  TimePoint before = now();
+  plan(1);
+  EXPECT_EQ(AskAll<MemorySpace::kDevice>(nullptr, {.timeout = milliseconds(300)}).code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(now() - before, milliseconds(300));
+  before = now();
+  plan(1);
+  EXPECT_TRUE(AskAll<MemorySpace::kHost>(nullptr, {.timeout = milliseconds(400)}).ok());
+  EXPECT_EQ(now() - before, milliseconds(200)) << "the host's levels have the rest";
+  before = now();
+  plan(0);
+  EXPECT_FALSE(AskAll<MemorySpace::kDevice>().ok());
+  EXPECT_TRUE(AskAll<MemorySpace::kHost>().ok());
+  EXPECT_EQ(now(), before) << "a lookup that has had no call does not wait for one";
+}
+
+// Catches: a lookup that fails because there is no memory for the piece that is prepared ahead.
+TEST_F(PiecesTest, WhereThereIsNoMemoryForAPieceAheadItIsBegunInItsTurn) {
+  for (const TierOperation step : {TierOperation::kAcquireCall, TierOperation::kBegin}) {
+    for (const uint64_t skipped : {1, 2, 4}) {
+      const auto plan = [&] {
+        faults_.Plan(
+            step, {.fault = TierFault::kNone, .calls_skipped = skipped, .times = 1, .before = [] {
+                     throw std::bad_alloc();
+                   }});
+      };
+      plan();
+      EXPECT_TRUE(AskAll<MemorySpace::kDevice>().ok());
+      plan();
+      EXPECT_TRUE(AskAll<MemorySpace::kHost>().ok());
+    }
+  }
+  faults_.Clear();
+  EXPECT_TRUE(AskAll<MemorySpace::kDevice>().ok()) << "all calls have come back";
+  EXPECT_EQ(world_.statistics().tables[0].l1.errors, 0U);
+}
+
+// Catches: hits of the next piece that land in outputs which the caller has freed after an error.
+TEST_F(PiecesTest, AfterAnErrorTheProbeOfTheNextPieceIsWaitedFor) {
+  int callers_stream = 0;  // the host's cache does not look at it
+  for (const bool has_stream : {false, true}) {
+    uint64_t waits = 0;
+    faults_.Plan(TierOperation::kFinish,
+                 {.status = absl::ResourceExhaustedError("no room"), .times = 1, .before = [&] {
+                    waits = faults_.calls(TierOperation::kMisses);
+                  }});
+    DeviceLookupRequest request;
+    if (has_stream) request.stream.handle = &callers_stream;
+    EXPECT_EQ(AskAll<MemorySpace::kDevice>(nullptr, request).code(),
+              absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(faults_.calls(TierOperation::kMisses) - waits, has_stream ? 0U : 1U)
+        << "the caller's stream orders what is written";
+  }
+  EXPECT_TRUE(AskAll<MemorySpace::kDevice>().ok()) << "all calls have come back";
 }
 
 // Catches: a level 2 that is asked again by the next piece, which was begun before it failed.
