@@ -135,29 +135,26 @@ absl::Status CheckFiles(const Database& database, const StagedImport& import) {
   return absl::OkStatus();
 }
 
-// Checks that RocksDB has ingested the files with the key ranges that were written. In the family of
-// all key lists a compaction may have put a file together with others since: its keys are then in
-// the range of the result.
+// Checks that RocksDB has ingested the files with their key ranges, or has compacted key lists since.
 absl::Status CheckIngested(Database& database, rocksdb::ColumnFamilyHandle* family,
                            const std::vector<StagedFile>& files) {
   rocksdb::ColumnFamilyMetaData taken;
   database.db().GetColumnFamilyMetaData(family, &taken);
-  const bool may_be_compacted = family == database.key_list();
-  std::vector<std::pair<std::string, std::string>> ranges;
-  for (const rocksdb::LevelMetaData& level : taken.levels) {
-    for (const rocksdb::SstFileMetaData& file : level.files)
-      ranges.emplace_back(file.smallestkey, file.largestkey);
-  }
-  const auto missing = std::find_if(files.begin(), files.end(), [&](const StagedFile& file) {
-    return std::none_of(ranges.begin(), ranges.end(), [&](const auto& range) {
-      return may_be_compacted ? range.first <= file.first_key && file.last_key <= range.second
-                              : range.first == file.first_key && range.second == file.last_key;
+  const auto is_taken = [&](const StagedFile& file, const rocksdb::LevelMetaData& level) {
+    return std::any_of(level.files.begin(), level.files.end(), [&](const auto& found) {
+      if (family != database.key_list())
+        return found.smallestkey == file.first_key && found.largestkey == file.last_key;
+      return found.smallestkey <= file.first_key && found.largestkey >= file.last_key;
     });
-  });
-  if (missing == files.end()) return absl::OkStatus();
-  return absl::UnavailableError(
-      absl::StrCat("store '", database.path(), "': '", missing->name,
-                   "' was ingested with another key range than was written"));
+  };
+  for (const StagedFile& file : files) {
+    if (std::none_of(taken.levels.begin(), taken.levels.end(),
+                     [&](const auto& level) { return is_taken(file, level); }))
+      return absl::UnavailableError(
+          absl::StrCat("store '", database.path(), "': '", file.name,
+                       "' was ingested with another key range than was written"));
+  }
+  return absl::OkStatus();
 }
 
 // Writes the records of the files individually.
