@@ -135,7 +135,7 @@ absl::Status CheckFiles(const Database& database, const StagedImport& import) {
   return absl::OkStatus();
 }
 
-// Checks that RocksDB has ingested the files with their key ranges, or has compacted key lists since.
+// Checks that RocksDB has ingested the files with their key ranges. Key lists may be compacted.
 absl::Status CheckIngested(Database& database, rocksdb::ColumnFamilyHandle* family,
                            const std::vector<StagedFile>& files) {
   rocksdb::ColumnFamilyMetaData taken;
