@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -48,6 +49,15 @@ PageFileWriter::PageFileWriter(PageFileHandle file, Incarnation incarnation, siz
 PageFileWriter::~PageFileWriter() {
   std::error_code ignored;
   if (!finished_) std::filesystem::remove(file_.path(), ignored);
+}
+
+absl::Status PageFileWriter::Reserve(uint64_t row_count) {
+  try {
+    first_keys_.reserve(row_count / description_.shape.rows_per_page + 1);
+  } catch (const std::exception&) {  // also std::length_error
+    return OutOfMemory("page file: out of memory for the index");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status PageFileWriter::Add(std::span<const Key> keys, HostRows rows,

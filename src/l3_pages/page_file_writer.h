@@ -42,6 +42,10 @@ class PageFileWriter {
   // Removes the file unless Finish has succeeded.
   ~PageFileWriter();
 
+  // Takes memory for the index of so many rows, which Add otherwise takes as it needs it. Errors:
+  // RESOURCE_EXHAUSTED (memory).
+  absl::Status Reserve(uint64_t row_count);
+
   // Adds rows [n, row_bytes]; empty versions = all 0. Errors: INVALID_ARGUMENT (a key that is not
   // above the one before), RESOURCE_EXHAUSTED (disk full), UNAVAILABLE (the disk fails). After an
   // error the writer can only be destroyed.

@@ -72,6 +72,7 @@ absl::StatusOr<PageFileDescription> PageMerger::Run(const PageTable& table) {
   HPS_ASSIGN_OR_RETURN(cursor_, table.Scan());
   HPS_ASSIGN_OR_RETURN(writer_,
                        PageFileWriter::Create(options_.path, options_.incarnation, row_bytes_));
+  HPS_RETURN_IF_ERROR(writer_->Reserve(table.row_count()));
   for (;;) {
     if (old_.left() == 0) HPS_RETURN_IF_ERROR(ReadTable());
     if (changed_.left() == 0) HPS_RETURN_IF_ERROR(ReadChanges());
@@ -116,7 +117,7 @@ absl::Status PageMerger::KeepPace(size_t row_count) {
   const uint64_t bytes = row_count * (row_bytes_ + sizeof(Key) + sizeof(Version));
   if (cancel_.WaitUntil(pace_.Take(2 * bytes, RealClock().Now())))
     return absl::CancelledError(absl::StrCat("the merge into ", options_.path, " was cancelled"));
-  return absl::OkStatus();
+  return options_.check ? options_.check() : absl::OkStatus();
 }
 
 // Those before the next change.

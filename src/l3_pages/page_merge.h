@@ -7,9 +7,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/executor.h"
 #include "hps/span.h"
@@ -41,6 +43,8 @@ struct PageMergeOptions {
   Incarnation incarnation = 0;  // of the new file
   // Bytes read and written per second, together. 0: as fast as possible.
   uint64_t bytes_per_second = 0;
+  // Asked often. An error ends the merge and is its result. Null: not asked.
+  std::function<absl::Status()> check{};
 };
 
 // Returns what the new file holds. If no row is left, there is no file: row_count is 0. `cancel`
@@ -49,7 +53,8 @@ struct PageMergeOptions {
 // Errors: DATA_LOSS (a page or a file of the table is damaged: its rows would be missing in the new
 // file, so nothing is merged; import the table again), CANCELLED, RESOURCE_EXHAUSTED (disk full,
 // memory), UNAVAILABLE (the disk fails), ALREADY_EXISTS, NOT_FOUND (no such directory),
-// INVALID_ARGUMENT (changes that do not ascend), those of `changes`. No file is left then.
+// INVALID_ARGUMENT (changes that do not ascend), those of `changes` and of `check`. No file is left
+// then.
 absl::StatusOr<PageFileDescription> MergePages(const PageTable& table, PageChangeCursor& changes,
                                                const PageMergeOptions& options, Latch& cancel);
 

@@ -272,5 +272,17 @@ TEST_F(PageMergeTest, EndsWhenItIsCancelled) {
   EXPECT_EQ(directory_.List(), std::vector<std::string>{});
 }
 
+// Asked between the reads of both sources.
+TEST_F(PageMergeTest, EndsWhenItsCheckFails) {
+  PlannedChanges changes;
+  for (Key key = 0; key < 100; ++key) changes[key] = 5;
+  PageMergeOptions options = Options();
+  options.check = [] { return absl::ResourceExhaustedError("no room"); };
+  const auto table = Open("", {});
+  const auto merged = Merge(*table, changes, options);
+  EXPECT_TRUE(absl::IsResourceExhausted(merged.status())) << merged.status();
+  EXPECT_FALSE(directory_.Has("merged"));
+}
+
 }  // namespace
 }  // namespace hps

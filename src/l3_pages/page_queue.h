@@ -26,7 +26,8 @@ struct PageRead {
 
 struct EndedPageRead {
   size_t slot = 0;
-  int result = 0;  // bytes read, or a negative error number
+  // Bytes read, or a negative error number. -EAGAIN: the system took no read; read it yourself.
+  int result = 0;
 };
 
 class PageQueue {

@@ -44,11 +44,30 @@ absl::StatusOr<std::unique_ptr<PageReader>> PageReader::Create(const Options& op
     LogInfo(absl::StrCat(refused.ToString(), "; page files are read by ", options.thread_count,
                          " threads instead"));
   }
-  HPS_ASSIGN_OR_RETURN(reader->workers_,
-                       WorkerPool::Create({.name = "page-read",
-                                           .thread_count = options.thread_count,
-                                           .queue_max = kFetchScratchesMax * kPageSlotsMax}));
+  MutexLock lock(reader->mutex_);
+  HPS_RETURN_IF_ERROR(reader->StartWorkers());
   return reader;
+}
+
+absl::Status PageReader::StartWorkers() {
+  HPS_ASSIGN_OR_RETURN(workers_,
+                       WorkerPool::Create({.name = "page-read",
+                                           .thread_count = options_.thread_count,
+                                           .queue_max = kFetchScratchesMax * kPageSlotsMax}));
+  return absl::OkStatus();
+}
+
+// The system may refuse io_uring later than when the reader was made.
+absl::StatusOr<std::unique_ptr<PageQueue>> PageReader::MakeQueue() {
+  MutexLock lock(mutex_);
+  if (workers_ == nullptr) {
+    absl::StatusOr<std::unique_ptr<PageQueue>> queue = MakeUringQueue();
+    if (!absl::IsUnimplemented(queue.status())) return queue;
+    LogWarning(absl::StrCat(queue.status().ToString(), "; page files are read by ",
+                            options_.thread_count, " threads from now on"));
+    HPS_RETURN_IF_ERROR(StartWorkers());
+  }
+  return MakePreadQueue(*workers_);
 }
 
 std::unique_ptr<PageSlots> PageReader::TakeFree() {
@@ -61,13 +80,12 @@ std::unique_ptr<PageSlots> PageReader::TakeFree() {
   return nullptr;
 }
 
-absl::StatusOr<std::unique_ptr<PageSlots>> PageReader::MakeSlots() const {
+absl::StatusOr<std::unique_ptr<PageSlots>> PageReader::MakeSlots() {
   std::unique_ptr<PageSlots> slots(new (std::nothrow) PageSlots);
   if (slots == nullptr) return OutOfMemory("page reads: out of memory");
   slots->bytes = AllocateAligned(kPageSlotsBytes);
   if (slots->bytes == nullptr) return OutOfMemory("page reads: out of memory for pages");
-  HPS_ASSIGN_OR_RETURN(slots->queue,
-                       workers_ == nullptr ? MakeUringQueue() : MakePreadQueue(*workers_));
+  HPS_ASSIGN_OR_RETURN(slots->queue, MakeQueue());
   return slots;
 }
 

@@ -81,7 +81,10 @@ class PageReader {
   // RESOURCE_EXHAUSTED (memory, descriptors), DEADLINE_EXCEEDED.
   absl::StatusOr<Lease> Acquire(Deadline deadline);
 
-  bool uses_uring() const { return workers_ == nullptr; }
+  bool uses_uring() const {
+    MutexLock lock(mutex_);
+    return workers_ == nullptr;
+  }
   // Null if there is none.
   PageCache* cache() const { return cache_.get(); }
 
@@ -89,16 +92,18 @@ class PageReader {
   explicit PageReader(const Options& options) : options_(options) {}
   // Null if all free ones have reads in flight.
   std::unique_ptr<PageSlots> TakeFree() HPS_REQUIRES(mutex_);
-  absl::StatusOr<std::unique_ptr<PageSlots>> MakeSlots() const;
+  absl::StatusOr<std::unique_ptr<PageSlots>> MakeSlots();
+  absl::StatusOr<std::unique_ptr<PageQueue>> MakeQueue();
+  absl::Status StartWorkers() HPS_REQUIRES(mutex_);
   void Return(std::unique_ptr<PageSlots> slots);
   size_t ShareOfReads() const;
 
   const Options options_;
   std::unique_ptr<PageCache> cache_;
-  std::unique_ptr<WorkerPool> workers_;  // null: io_uring
   std::atomic<size_t> leased_{0};
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar returned_;
+  std::unique_ptr<WorkerPool> workers_ HPS_GUARDED_BY(mutex_);  // null: io_uring
   std::vector<std::unique_ptr<PageSlots>> free_ HPS_GUARDED_BY(mutex_);
 };
 

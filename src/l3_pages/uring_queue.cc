@@ -1,9 +1,11 @@
 #include "l3_pages/uring_queue.h"
 
 #include <liburing.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <system_error>
 
@@ -13,6 +15,12 @@
 
 namespace hps {
 namespace {
+
+constexpr int kPollMilliseconds = 1;
+
+// The system has refused reads of a queue that it had made, as a filter of system calls does that
+// was set later.
+std::atomic<bool> reads_refused{false};
 
 absl::Status UringError(int error_number) {
   const std::string text =
@@ -42,16 +50,23 @@ class UringQueue final : public PageQueue {
   absl::Status Start();
   void Begin(const PageRead& read) override;
   absl::StatusOr<size_t> Await(std::span<EndedPageRead> ended, Deadline deadline) override;
-  size_t in_flight() const override { return in_flight_; }
+  size_t in_flight() const override { return noted_count_ + submitted_; }
 
  private:
   // Submits the noted reads and waits for one. Returns 0 or a negative error number.
   int SubmitAndWait(Deadline deadline);
+  // Waits for a read to end, for a short time, where the ring itself can't be asked to wait.
+  void WaitWithoutRing() const;
+  void CountSubmitted();
   size_t Collect(std::span<EndedPageRead> ended);
+  size_t EndNoted(std::span<EndedPageRead> ended);
 
   io_uring ring_{};
   bool started_ = false;
-  size_t in_flight_ = 0;  // noted reads included
+  bool refused_ = false;                       // then the ring gets no reads any more
+  std::array<size_t, kPageSlotsMax> noted_{};  // slots of reads that the system has not taken yet
+  size_t noted_count_ = 0;
+  size_t submitted_ = 0;  // reads that it has taken, and that have not ended
 };
 
 absl::Status UringQueue::Start() {
@@ -66,20 +81,22 @@ absl::Status UringQueue::Start() {
 
 UringQueue::~UringQueue() {
   std::array<EndedPageRead, kPageSlotsMax> ended;
-  while (in_flight_ > 0) {
-    // A system that takes no reads now takes them later: they were noted, and must not be lost.
-    static_cast<void>(Await(ended, kNoDeadline));
+  // Those that were only noted never write to memory.
+  while (submitted_ > 0) {
+    if (!Await(ended, kNoDeadline).ok()) WaitWithoutRing();
   }
   if (started_) io_uring_queue_exit(&ring_);
 }
 
 void UringQueue::Begin(const PageRead& read) {
+  HPS_CHECK(in_flight() < kPageSlotsMax);
+  noted_[noted_count_++] = read.slot;
+  if (refused_) return;
   io_uring_sqe* const entry = io_uring_get_sqe(&ring_);
   HPS_CHECK(entry != nullptr);  // there are as many entries as slots
   io_uring_prep_read(entry, read.descriptor, read.into.data(),
                      static_cast<unsigned>(read.into.size()), read.offset);
   io_uring_sqe_set_data64(entry, read.slot);
-  ++in_flight_;
 }
 
 int UringQueue::SubmitAndWait(Deadline deadline) {
@@ -92,21 +109,53 @@ int UringQueue::SubmitAndWait(Deadline deadline) {
   return io_uring_submit_and_wait_timeout(&ring_, &ended, 1, &timeout, nullptr);
 }
 
+void UringQueue::WaitWithoutRing() const {
+  pollfd ring{.fd = ring_.ring_fd, .events = POLLIN, .revents = 0};
+  static_cast<void>(::poll(&ring, 1, kPollMilliseconds));
+}
+
 size_t UringQueue::Collect(std::span<EndedPageRead> ended) {
   std::array<io_uring_cqe*, kPageSlotsMax> entries;
   const auto wanted = static_cast<unsigned>(std::min(ended.size(), entries.size()));
   const size_t count = io_uring_peek_batch_cqe(&ring_, entries.data(), wanted);
   for (size_t i = 0; i < count; ++i) ended[i] = {entries[i]->user_data, entries[i]->res};
   io_uring_cq_advance(&ring_, static_cast<unsigned>(count));
-  in_flight_ -= count;
+  submitted_ -= count;
+  return count;
+}
+
+// The system takes them in the order in which they were noted.
+void UringQueue::CountSubmitted() {
+  const size_t taken = noted_count_ - std::min<size_t>(noted_count_, io_uring_sq_ready(&ring_));
+  std::copy(noted_.begin() + static_cast<std::ptrdiff_t>(taken),
+            noted_.begin() + static_cast<std::ptrdiff_t>(noted_count_), noted_.begin());
+  noted_count_ -= taken;
+  submitted_ += taken;
+}
+
+// Reads that a system which refuses them will never take: the caller reads them itself.
+size_t UringQueue::EndNoted(std::span<EndedPageRead> ended) {
+  const size_t count = std::min(ended.size(), noted_count_);
+  for (size_t i = 0; i < count; ++i) ended[i] = {noted_[--noted_count_], -EAGAIN};
   return count;
 }
 
 absl::StatusOr<size_t> UringQueue::Await(std::span<EndedPageRead> ended, Deadline deadline) {
-  while (in_flight_ > 0) {
-    const int result = SubmitAndWait(deadline);
-    const size_t count = Collect(ended);
+  while (in_flight() > 0) {
+    const int result = refused_ ? 0 : SubmitAndWait(deadline);
+    if (!refused_) CountSubmitted();
+    if (result == -EPERM || result == -EACCES || result == -ENOSYS) {
+      refused_ = true;
+      reads_refused = true;
+    }
+    size_t count = Collect(ended);
+    if (refused_) count += EndNoted(ended.subspan(count));
     if (count > 0) return count;
+    if (refused_ && RealClock().Now() < deadline) {
+      WaitWithoutRing();
+      continue;
+    }
+    if (refused_) return absl::DeadlineExceededError("page reads: deadline exceeded");
     if (result == -ETIME) return absl::DeadlineExceededError("page reads: deadline exceeded");
     if (result < 0 && result != -EINTR)
       return absl::UnavailableError(UringError(-result).message());
@@ -117,6 +166,7 @@ absl::StatusOr<size_t> UringQueue::Await(std::span<EndedPageRead> ended, Deadlin
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PageQueue>> MakeUringQueue() {
+  if (reads_refused) return UringError(EPERM);
   auto queue = std::unique_ptr<UringQueue>(new (std::nothrow) UringQueue);
   if (queue == nullptr) return OutOfMemory("page reads: out of memory");
   HPS_RETURN_IF_ERROR(queue->Start());

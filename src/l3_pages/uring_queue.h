@@ -9,7 +9,8 @@
 namespace hps {
 
 // Errors: UNIMPLEMENTED (the system has no io_uring, refuses it, as containers may, or has one
-// older than Linux 5.11), RESOURCE_EXHAUSTED (memory, descriptors).
+// older than Linux 5.11; or it has refused the reads of an earlier queue), RESOURCE_EXHAUSTED
+// (memory, descriptors).
 absl::StatusOr<std::unique_ptr<PageQueue>> MakeUringQueue();
 
 }  // namespace hps

@@ -9,6 +9,7 @@
 #include "base/fault_point.h"
 #include "base/logging.h"
 #include "base/macros.h"
+#include "base/out_of_memory.h"
 #include "base/public_message.h"
 #include "l3_pages/page_merge.h"
 
@@ -97,6 +98,10 @@ void ChangeMerger::MergeTable(const std::string& table) {
         database_->merge_queue().merged_bytes += bytes;
         LogInfo(absl::StrCat(what, ": ", (*merge)->to.family().table.row_count, " rows, ", bytes,
                              " bytes in ", SecondsSince(begin), " s"));
+        // A sync, for example. Trying again would merge nothing.
+        if (!merged.ok())
+          LogError(absl::StrCat(what, ": done, but an error followed: ", TextForLog(merged)));
+        merged = absl::OkStatus();
         retry_at_.erase(table);
       }
       End(**merge);
@@ -111,16 +116,24 @@ void ChangeMerger::MergeTable(const std::string& table) {
       std::chrono::duration_cast<std::chrono::seconds>(retry).count(), " s: ", TextForLog(merged)));
 }
 
-absl::Status ChangeMerger::MergeNow(Database::Merge& merge) {
+absl::StatusOr<PageFileDescription> ChangeMerger::BuildFile(Database::Merge& merge) {
   PageMergeOptions options;
   options.path = merge.path;
   options.incarnation = merge.to.family().table.incarnation;
   options.bytes_per_second = database_->options().config.merge_bytes_per_second;
-  Family& to = merge.to.family();
-  HPS_ASSIGN_OR_RETURN(
-      const PageFileDescription file,
-      MergePages(*merge.from.family().pages->table, *merge.changes, options, to.merge_cancel));
-  if (to.merge_is_cancelled) return absl::CancelledError("the merge was cancelled");
+  // Writers of all tables need the room more.
+  options.check = [this] { return database_->CheckRoomFor(0); };
+  try {
+    return MergePages(*merge.from.family().pages->table, *merge.changes, options,
+                      merge.to.family().merge_cancel);
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory("out of memory for the merge");
+  }
+}
+
+absl::Status ChangeMerger::MergeNow(Database::Merge& merge) {
+  HPS_ASSIGN_OR_RETURN(const PageFileDescription file, BuildFile(merge));
+  if (merge.to.family().merge_is_cancelled) return absl::CancelledError("the merge was cancelled");
   HPS_FAULT_POINT("l3.merge.after_build");
   return database_->SwitchMerged(merge, file, on_switch_);
 }

@@ -37,6 +37,7 @@ class ChangeMerger final : private Task {
                std::function<void(const Database::Pin&)> on_switch);
   void Run() override;
   void MergeTable(const std::string& table);
+  absl::StatusOr<PageFileDescription> BuildFile(Database::Merge& merge);
   absl::Status MergeNow(Database::Merge& merge);
   void End(Database::Merge& merge);
   void SetRunning(Database::Merge* merge);

@@ -2,12 +2,18 @@
 #include "l3_rocksdb/change_merger.h"
 
 #include <gtest/gtest.h>
+#include <rocksdb/env.h>
+#include <rocksdb/file_system.h>
 
 #include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/logging.h"
@@ -26,6 +32,21 @@ constexpr size_t kMergeRowBytes = kMergeDim * 4;
 constexpr Key kMergeRowCount = 1'000;  // keys 0, 2, 4, ...
 constexpr Duration kMergeWait = std::chrono::seconds(60);
 
+// A disk that is full when a test says so.
+class FullDisk final : public rocksdb::FileSystemWrapper {
+ public:
+  FullDisk() : FileSystemWrapper(rocksdb::FileSystem::Default()) {}
+
+  std::atomic<bool> full{false};
+
+  const char* Name() const override { return "FullDisk"; }
+  rocksdb::IOStatus GetFreeSpace(const std::string& /*path*/, const rocksdb::IOOptions& /*options*/,
+                                 uint64_t* bytes, rocksdb::IODebugContext* /*debug*/) override {
+    *bytes = full ? 0 : uint64_t{1} << 40;
+    return rocksdb::IOStatus::OK();
+  }
+};
+
 class ChangeMergerTest : public testing::Test {
  protected:
   ChangeMergerTest() {
@@ -39,6 +60,24 @@ class ChangeMergerTest : public testing::Test {
     FaultPoints::DisarmAll();
     SetLogLevel(LogLevel::kWarning);
     Close();
+  }
+
+  // From the next opening on, free space is that of disk_.
+  void UseDisk() {
+    options_.env = env_.get();
+    options_.config.free_bytes_min = 1'000'000;
+  }
+  // Writes keys that the store refuses.
+  void WriteInVain(Key first, Key count) {
+    std::vector<Key> keys;
+    for (Key key = first; key < first + count; ++key) keys.push_back(key);
+    StampedRows rows(stamp_, kMergeRowBytes, keys, 99);
+    disk_->full = true;
+    EXPECT_TRUE(absl::IsResourceExhausted(table_->Write({rows.batch()})));
+    disk_->full = false;
+  }
+  void AwaitAt(const char* point) {
+    ASSERT_TRUE(FaultPoints::AwaitWaiting(point, DeadlineAfter(RealClock(), kMergeWait)));
   }
 
   void Close() {
@@ -152,6 +191,8 @@ class ChangeMergerTest : public testing::Test {
   }
 
   const TestDirectory directory_;
+  const std::shared_ptr<FullDisk> disk_ = std::make_shared<FullDisk>();
+  const std::unique_ptr<rocksdb::Env> env_ = rocksdb::NewCompositeEnv(disk_);
   RocksStoreOptions options_ = PageTestOptions(directory_.Path("store"));
   std::unique_ptr<DurableStore> store_;
   std::unique_ptr<DurableTable> table_;
@@ -283,6 +324,102 @@ TEST_F(ChangeMergerTest, AnImportOrADropEndsAMerge) {
   EXPECT_EQ(store_->Statistics().merges_failed, 0u);
   position_ = 0;
   Import(3);
+  ExpectWhole();
+}
+
+// Of two tables that are due, one is imported again while the other is being merged.
+TEST_F(ChangeMergerTest, ATableThatIsNotDueAnyMoreIsNotMerged) {
+  options_.config.merge_share = 0;
+  Import(1);
+  Write(100, 60, 5);
+  const TableSpec other = {.name = "n/t", .dim = kMergeDim};
+  const auto import_other = [&] {
+    const auto import = store_->BeginImport({&other, 1});
+    ASSERT_TRUE(import.ok()) << import.status();
+    StampedRows rows(2, kMergeRowBytes, {1, 2, 3});
+    ASSERT_TRUE((*import)->Add(0, 0, rows.keys(), rows.rows()).ok());
+    ASSERT_TRUE((*import)->Commit().ok());
+  };
+  import_other();
+  StampedRows rows(2, kMergeRowBytes, {1, 2}, 5);
+  ASSERT_TRUE((*store_->OpenTable("n/t"))->Write({rows.batch()}).ok());
+  options_.config.merge_share = 0.02;
+  FaultPoints::Arm("l3.merge.after_build", {.action = FaultAction::kWait, .times = 1});
+  Open();
+  AwaitAt("l3.merge.after_build");
+  import_other();
+  FaultPoints::DisarmAll();
+  ASSERT_TRUE(AwaitMerges(1));
+  // The old file is removed after the last table that was due.
+  EXPECT_TRUE(AwaitCondition([&] { return PageFiles().size() == 2; }));
+  EXPECT_EQ(store_->Statistics().merges, 1u);
+  EXPECT_EQ(store_->Statistics().merges_failed, 0u);
+  ExpectRows();
+}
+
+// Writes that were refused leave no trace that later ones could rely on.
+TEST_F(ChangeMergerTest, AReaderProcessSeesWritesAfterOnesThatWereRefused) {
+  UseDisk();
+  Import(1);
+  FaultPoints::Arm("l3.merge.after_build", {.action = FaultAction::kWait, .times = 1});
+  WriteInVain(100, 60);
+  const std::vector<StreamPosition> positions = {{0, 1, 1}};
+  ASSERT_TRUE(table_->Write({.positions = positions}).ok());  // asks for the merge
+  AwaitAt("l3.merge.after_build");
+  WriteInVain(200, 10);
+  FaultPoints::DisarmAll();
+  ASSERT_TRUE(AwaitMerges(1));
+  EXPECT_TRUE(AwaitOneFile());
+  Write(150, 4, 7);
+  RocksStoreOptions options = options_;
+  options.mode = OpenMode::kReadOnly;
+  const auto reader = OpenRocksStore(options);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  ExpectRows(**(*reader)->OpenTable("m/t"));
+}
+
+TEST_F(ChangeMergerTest, AMergeThatIsBuiltSwitchesOnAFullDisk) {
+  SetLogLevel(LogLevel::kOff);
+  UseDisk();
+  Import(1);
+  FaultPoints::Arm("l3.merge.after_build", {.action = FaultAction::kWait, .times = 1});
+  Write(100, 60, 5);
+  AwaitAt("l3.merge.after_build");
+  disk_->full = true;
+  FaultPoints::DisarmAll();
+  ASSERT_TRUE(AwaitMerges(1));
+  EXPECT_TRUE(AwaitOneFile());
+  disk_->full = false;
+  ExpectWhole();
+}
+
+TEST_F(ChangeMergerTest, AMergeEndsWhenTheDiskIsFull) {
+  SetLogLevel(LogLevel::kOff);
+  options_.merge_retry = std::chrono::hours(1);
+  UseDisk();
+  Import(1);
+  FaultPoints::Arm("l3.merge.after_family", {.action = FaultAction::kWait, .times = 1});
+  Write(100, 60, 5);
+  AwaitAt("l3.merge.after_family");
+  disk_->full = true;
+  FaultPoints::DisarmAll();
+  ASSERT_TRUE(AwaitFailed(1));
+  EXPECT_TRUE(AwaitOneFile());
+  EXPECT_EQ(store_->Statistics().merges, 0u);
+  disk_->full = false;
+  ExpectRows();
+}
+
+// An error after the switch, as of a sync.
+TEST_F(ChangeMergerTest, AMergeThatHasSwitchedIsNotTriedAgain) {
+  SetLogLevel(LogLevel::kOff);
+  Import(1);
+  FaultPoints::Arm("l3.merge.after_switch", {.action = FaultAction::kFail, .times = 1});
+  Write(100, 60, 5);
+  ASSERT_TRUE(AwaitMerges(1));
+  EXPECT_TRUE(AwaitOneFile());
+  EXPECT_EQ(store_->Statistics().merges_failed, 0u);
+  EXPECT_EQ(store_->Statistics().merges, 1u);
   ExpectWhole();
 }
 

@@ -85,6 +85,12 @@ bool ChangedKeys::MakeSegment(size_t segment) {
   return true;
 }
 
+void ChangedKeys::AddAll(uint64_t count) {
+  MutexLock lock(mutex_);
+  ContainAll();
+  if (added_count() < count) added_count_.store(count, std::memory_order_relaxed);
+}
+
 void ChangedKeys::Add(std::span<const Key> keys) {
   MutexLock lock(mutex_);
   if (has_all()) added_count_.fetch_add(keys.size(), std::memory_order_relaxed);
@@ -92,7 +98,7 @@ void ChangedKeys::Add(std::span<const Key> keys) {
     if (MayContain(key)) continue;  // so that keys that change often take no more room
     const size_t count = segment_count_.load(std::memory_order_relaxed);
     const bool is_full = count == 0 || keys_in_last_ == KeyCapacity(count - 1);
-    if (is_full && !MakeSegment(count)) return AddAll();
+    if (is_full && !MakeSegment(count)) return ContainAll();
     AddTo(segment_count_.load(std::memory_order_relaxed) - 1, PlaceOf(key));
     ++keys_in_last_;
     added_count_.fetch_add(1, std::memory_order_relaxed);

@@ -51,8 +51,9 @@ class ChangedKeys {
   void MayContain(std::span<const Key> keys, std::span<bool> contained) const;
 
   void Add(std::span<const Key> keys);
-  // From now on the filter contains every key.
-  void AddAll() { has_all_.store(true, std::memory_order_release); }
+  // From now on the filter contains every key. `count`: keys that count as added, if they are more
+  // than have been.
+  void AddAll(uint64_t count = 0);
 
  private:
   static constexpr size_t kBlockWords = 8;  // a cache line
@@ -69,6 +70,7 @@ class ChangedKeys {
   const std::atomic<uint64_t>* BlockOf(size_t segment, const Place& place) const;
   bool SegmentContains(size_t segment, const Place& place) const;
   void AddTo(size_t segment, const Place& place);
+  void ContainAll() { has_all_.store(true, std::memory_order_release); }
   // False if there is no room for one.
   bool MakeSegment(size_t segment) HPS_REQUIRES(mutex_);
 

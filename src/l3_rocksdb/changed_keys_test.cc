@@ -81,6 +81,19 @@ TEST(ChangedKeysTest, AddAllContainsEveryKey) {
   EXPECT_FALSE(filter.empty());
   EXPECT_TRUE(filter.has_all());
   EXPECT_TRUE(filter.MayContain(17));
+  EXPECT_EQ(filter.added_count(), 0u);
+}
+
+// Those that were not read one by one count too, so that a merge is due.
+TEST(ChangedKeysTest, AddAllCountsKeysThatItIsToldOf) {
+  ChangedKeys filter;
+  filter.Add(KeysFrom(0, 10));
+  filter.AddAll(1'000);
+  EXPECT_EQ(filter.added_count(), 1'000u);
+  filter.AddAll(5);
+  EXPECT_EQ(filter.added_count(), 1'000u);
+  filter.Add(KeysFrom(0, 10));
+  EXPECT_EQ(filter.added_count(), 1'010u);
 }
 
 TEST(ChangedKeysTest, AFullOneContainsEveryKey) {

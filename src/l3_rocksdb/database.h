@@ -162,7 +162,7 @@ class Database : public std::enable_shared_from_this<Database> {
   // and EndMerge. For one thread, and one merge at a time (database_merges.cc).
   struct Merge;
   // From now on the writes of the table go to the old and to the new family. Errors:
-  // RESOURCE_EXHAUSTED (no room for the new file), NOT_FOUND, CANCELLED (the table was replaced),
+  // RESOURCE_EXHAUSTED (no room for the new file), NOT_FOUND, CANCELLED (the table is not due),
   // and those of CreateFamilies.
   absl::StatusOr<std::unique_ptr<Merge>> BeginMerge(const std::string& table);
   // Makes the new file and family current, in one durable step. `on_switch` gets the table's new
@@ -221,6 +221,7 @@ class Database : public std::enable_shared_from_this<Database> {
       HPS_REQUIRES(mutex_);
   absl::Status MakeKeyListFamily();
   void NoteTablesChanged();
+  void NoteFormat(uint32_t written);
   bool WalIsFlushed() const;
   bool healthy() const;
   absl::Status EnsureHealthy();
@@ -262,12 +263,13 @@ class Database : public std::enable_shared_from_this<Database> {
   PageFileSet KnownPageFiles() const HPS_REQUIRES(mutex_);
   bool IsUnconfirmed(const FamilyId& id) const HPS_REQUIRES(mutex_);
   void UndoSwitch(const TableRecord& table, rocksdb::WriteBatch& batch) HPS_REQUIRES(mutex_);
+  uint64_t ChangesToMerge(const Family& family) const;
   uint64_t MergeThreshold(const Family& family) const;
   bool IsMergeDue(Family& family) const;
   absl::Status WriteMerged(const TableRecord& record, bool& is_visible);
   void ApplyMerge(Merge& merge, const TableRecord& record,
                   std::shared_ptr<const FamilyPages> pages);
-  void ForgetChanges(const Family& family);
+  void ForgetChanges(const Family& from, Family& to);
   bool ConfirmNoSwitch(const Merge& merge);
   std::unique_ptr<Family> TakeUnpinned(Family* family) HPS_REQUIRES(mutex_);
 

@@ -60,7 +60,7 @@ void Database::LoadChangedKeys(Family& family) {
   // More than the filter holds, so it need not be filled first.
   if (db_->GetIntProperty(family.handle, rocksdb::DB::Properties::kEstimateNumKeys, &key_count) &&
       key_count > kChangedKeysMax) {
-    return family.changed_keys.AddAll();
+    return family.changed_keys.AddAll(key_count);
   }
   rocksdb::ReadOptions options;
   options.fill_cache = false;
@@ -79,10 +79,14 @@ void Database::LoadChangedKeys(Family& family) {
   if (!readable || !it->status().ok()) family.changed_keys.AddAll();
 }
 
-uint64_t Database::MergeThreshold(const Family& family) const {
+// Changed keys that make a merge worth while.
+uint64_t Database::ChangesToMerge(const Family& family) const {
   const double share = options_.config.merge_share * static_cast<double>(family.table.row_count);
-  return std::max({options_.merge_keys_min, static_cast<uint64_t>(share), uint64_t{1},
-                   family.merge_from.load(std::memory_order_relaxed)});
+  return std::max({options_.merge_keys_min, static_cast<uint64_t>(share), uint64_t{1}});
+}
+
+uint64_t Database::MergeThreshold(const Family& family) const {
+  return std::max(ChangesToMerge(family), family.merge_from.load(std::memory_order_relaxed));
 }
 
 void Database::NoteChanges(Family& family) {
@@ -96,13 +100,13 @@ void Database::NoteChanges(Family& family) {
 bool Database::IsMergeDue(Family& family) const {
   if (family.pages == nullptr) return false;
   const uint64_t added = family.changed_keys.added_count();
-  const uint64_t threshold = MergeThreshold(family);
-  if (added < threshold) return false;
+  if (added < MergeThreshold(family)) return false;
   if (!family.changed_keys.has_all()) return true;
   uint64_t estimate = 0;
   db_->GetIntProperty(family.handle, rocksdb::DB::Properties::kEstimateNumKeys, &estimate);
-  if (estimate >= threshold) return true;
-  family.merge_from = added + threshold - estimate;
+  const uint64_t wanted = ChangesToMerge(family);
+  if (estimate >= wanted) return true;
+  family.merge_from = added + wanted - estimate;
   family.merge_requested = false;
   return false;
 }
@@ -124,7 +128,8 @@ absl::StatusOr<std::unique_ptr<Database::Merge>> Database::BeginMerge(const std:
   auto merge = std::make_unique<Merge>();
   HPS_ASSIGN_OR_RETURN(merge->from, PinTable(table));
   Family& from = merge->from.family();
-  HPS_CHECK(from.pages != nullptr);
+  // Other merges may have taken hours since the table was found to be due.
+  if (!IsMergeDue(from)) return absl::CancelledError("the table has few changes now");
   TableRecord record = from.table;
   record.first_file += std::max<size_t>(record.page_files.size(), 1);
   record.page_files.resize(1);  // the file to be made, so that it is known
@@ -166,6 +171,8 @@ absl::Status Database::SwitchMerged(Merge& merge, const PageFileDescription& fil
                                                "' can't be read, although it was just written"));
   }
   HPS_FAULT_POINT("l3.merge.before_switch");
+  // As in a drop: the switch is what frees the old files.
+  SpaceReserve::Loan room = reserve_.Lend();
   absl::Status written;
   {
     MutexLock write_lock(from.write_mutex);
@@ -173,8 +180,13 @@ absl::Status Database::SwitchMerged(Merge& merge, const PageFileDescription& fil
     bool is_visible = false;
     written = WriteMerged(record, is_visible);
     if (!is_visible) return written;
-    ApplyMerge(merge, record, std::move(pages));
-    ForgetChanges(merge.to.family());
+    {
+      // Tables that are opened from now on write to the new family: after this.
+      MutexLock new_write_lock(merge.to.family().write_mutex);
+      ApplyMerge(merge, record, std::move(pages));
+      ForgetChanges(from, merge.to.family());
+    }
+    from.room = std::move(room);
     on_switch(merge.to);
   }
   NoteTablesChanged();
@@ -182,7 +194,8 @@ absl::Status Database::SwitchMerged(Merge& merge, const PageFileDescription& fil
   return written;
 }
 
-// After an error of the disk, the switch may be visible all the same.
+// After an error of the disk, the switch may be visible all the same. Does not check the space: the
+// few bytes free more than they take.
 absl::Status Database::WriteMerged(const TableRecord& record, bool& is_visible) {
   const std::string& name = record.spec.name;
   CatalogContents after = catalog();
@@ -190,13 +203,13 @@ absl::Status Database::WriteMerged(const TableRecord& record, bool& is_visible) 
   rocksdb::WriteBatch batch;
   PutTable(batch, record);
   PutFormat(batch, after.FormatToWrite());
-  HPS_RETURN_IF_ERROR(CheckRoomFor(batch.GetDataSize()));
   HPS_RETURN_IF_ERROR(EnsureHealthy());
   const auto commit = [&]() -> absl::Status {
     HPS_FAULT_POINT("l3.merge.in_switch");
     return Commit(batch, true);
   };
   const absl::Status written = commit();
+  const uint32_t format = after.FormatToWrite();
   const absl::StatusOr<CatalogContents> in_rocks =
       written.ok() ? std::move(after) : ReadCatalog(*db_);
   is_visible = in_rocks.ok() && in_rocks->tables.contains(name) &&
@@ -204,7 +217,9 @@ absl::Status Database::WriteMerged(const TableRecord& record, bool& is_visible) 
   if (!is_visible) {
     MutexLock lock(mutex_);
     unconfirmed_switches_.push_back(record);
+    return written;
   }
+  NoteFormat(format);
   return written;
 }
 
@@ -227,10 +242,15 @@ void Database::ApplyMerge(Merge& merge, const TableRecord& record,
 
 // Without changes since the beginning of the merge, processes that open the store read-only need
 // not ask RocksDB. The record may be deleted later than the switch, or stay after an error.
-void Database::ForgetChanges(const Family& family) {
-  if (family.changed) return;
+// REQUIRES: the write mutexes of both are held, and nothing was written to `to` alone.
+void Database::ForgetChanges(const Family& from, Family& to) {
+  if (to.changed) {
+    // If all writes were refused, there is no record. The next write makes one, again or not.
+    to.changed = from.changed.load();
+    return;
+  }
   rocksdb::WriteBatch batch;
-  DeleteChanged(batch, family.table.incarnation);
+  DeleteChanged(batch, to.table.incarnation);
   const absl::Status written = Write(batch, false);
   if (!written.ok()) LogWarning(absl::StrCat("store '", path(), "': ", written.ToString()));
 }

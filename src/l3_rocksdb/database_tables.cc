@@ -292,6 +292,20 @@ bool Database::IsSwitchVisible(const NewContents& contents) const {
   return IncarnationInRocks(first.spec.name, 0) == first.incarnation;
 }
 
+// Tells when the store can't be opened any more by every hps that could open it before.
+void Database::NoteFormat(uint32_t written) {
+  uint32_t before = 0;
+  {
+    MutexLock lock(mutex_);
+    before = catalog_.format_version;
+    // Format 1 is not written over another one.
+    if (written > kFirstFormatVersion) catalog_.format_version = written;
+  }
+  if (before == 0 || written <= before) return;
+  LogInfo(absl::StrCat("store '", path(), "' now has format ", written, " (before: ", before,
+                       "); an hps that knows only format ", before, " can't open it any more"));
+}
+
 void Database::ApplySwitch(const NewContents& contents,
                            std::vector<std::unique_ptr<Family>>& unused) {
   for (size_t i = 0; i < contents.tables.size(); ++i) {
@@ -358,6 +372,7 @@ absl::Status Database::SwitchTables(NewContents contents, const std::vector<Inca
     MutexLock lock(mutex_);
     ApplySwitch(contents, unused);
   }
+  NoteFormat(after.FormatToWrite());
   NoteTablesChanged();
   Retire(std::move(unused));
   return written;
@@ -485,18 +500,20 @@ absl::Status Database::WriteWithStreamState(const std::string& table, Incarnatio
   std::optional<TableRecord> record;
   {
     MutexLock lock(mutex_);
-    if (const TableRecord* const current = FindCurrent(table, incarnation)) record = *current;
+    if (FindCurrent(table, incarnation) != nullptr) {
+      // Before the write: if it is unknown whether it was done, the next one must keep them. Hashes
+      // without a key cost misses only.
+      AddHashes(write.unordered_hashes, catalog_.tables[table].unordered_hashes);
+      record = catalog_.tables[table];
+    }
   }
   if (!record.has_value()) return Write(batch, false);
   record->update_records_lost += write.records_lost;
-  AddHashes(write.unordered_hashes, record->unordered_hashes);
   PutUsed(batch, *record);
   HPS_RETURN_IF_ERROR(Write(batch, false));
   MutexLock lock(mutex_);
   if (FindCurrent(table, incarnation) == nullptr) return absl::OkStatus();
-  TableRecord& current = catalog_.tables[table];
-  current.update_records_lost = record->update_records_lost;
-  current.unordered_hashes = std::move(record->unordered_hashes);
+  catalog_.tables[table].update_records_lost = record->update_records_lost;
   return absl::OkStatus();
 }
 

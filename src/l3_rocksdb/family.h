@@ -40,7 +40,7 @@ struct Family {
   std::vector<LostRange> lost_ranges;  // ascending
   std::atomic<bool> changed{false};    // since its import, or since its page files were made
   std::atomic<bool> current{true};     // the catalog names it
-  SpaceReserve::Loan room;             // of a dropped table, until its files are deleted
+  SpaceReserve::Loan room;             // after a drop or a merge, until its files are deleted
   size_t pins = 0;                     // guarded by the database's mutex
 
   // Held during a write of rows, and when a merge begins and switches.

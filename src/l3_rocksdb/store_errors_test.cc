@@ -498,6 +498,30 @@ TEST_F(StoreErrorsTest, WhatAStreamAddsAndADropOfAnotherTableAreBothKept) {
   EXPECT_EQ(table.model_version, 3u);
 }
 
+// The failed write is seen, so its hashes must stay when the next write replaces the record.
+TEST_F(StoreErrorsTest, HashesOfAWriteThatFailedStay) {
+  const auto disk = std::make_shared<TestDisk>();
+  const std::unique_ptr<rocksdb::Env> env = rocksdb::NewCompositeEnv(disk);
+  RocksStoreOptions options = Options();
+  options.env = env.get();
+  const std::vector<uint16_t> first = {3};
+  const std::vector<uint16_t> second = {4};
+  {
+    auto store = OpenRocksStore(options);
+    ASSERT_TRUE(store.ok()) << store.status();
+    ASSERT_TRUE(Import(**store, 10).ok());
+    const auto table = *(*store)->OpenTable("m/t");
+    disk->fails_only = ".log";
+    disk->fails_appends = true;
+    EXPECT_FALSE(table->Write({.unordered_hashes = first}).ok());
+    disk->fails_appends = false;
+    EXPECT_TRUE(table->Write({.unordered_hashes = second}).ok());
+  }
+  const auto store = OpenRocksStore(Options(OpenMode::kReadWrite));
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ((*(*store)->OpenTable("m/t"))->UnorderedHashes(), (std::vector<uint16_t>{3, 4}));
+}
+
 TEST_F(StoreErrorsTest, StagingOfAnEndedCommandIsRemovedByTheNextWriter) {
   ASSERT_TRUE(OpenRocksStore(Options()).ok());
   std::filesystem::create_directories(path() + "/staging/0123456789abcdef");

@@ -1,15 +1,23 @@
 #include "l3_rocksdb/files/parallel_reads.h"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "l3_pages/uring_queue.h"
 #include "l3_rocksdb/test_store.h"
 
 namespace hps {
@@ -19,6 +27,18 @@ constexpr size_t kBlock = 4096;
 constexpr size_t kBlocks = 200;
 
 using rocksdb::FSReadRequest;
+
+// From now on the system refuses this thread the reads of io_uring. False: it has no such filters.
+bool RefuseUringReads() {
+  std::array<sock_filter, 4> program = {
+      sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_enter, 0, 1),
+      sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog filter{program.size(), program.data()};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
 
 class ParallelReadsTest : public testing::Test {
  protected:
@@ -65,6 +85,31 @@ TEST_F(ParallelReadsTest, ReadsEveryBlock) {
     ASSERT_NE(file, nullptr) << status_.ToString();
     for (const size_t count : {0, 1, 2, 31, 64, 65, 100}) ExpectBlocks(*file, count);
   }
+}
+
+// The blocks are read one after the other then, and so are those of later queues. In a process of
+// its own, because the filter stays.
+TEST_F(ParallelReadsTest, ReadsEveryBlockAfterTheSystemRefusesReads) {
+  if (!MakeUringQueue().ok()) GTEST_SKIP() << "this system refuses io_uring";
+  const auto read_after_refusal = [this] {
+    const auto file = Open(path_, false);
+    ExpectBlocks(*file, 100);  // makes a queue
+    auto queue = *MakeUringQueue();
+    auto dropped = *MakeUringQueue();
+    if (!RefuseUringReads()) std::exit(0);
+    ExpectBlocks(*file, 100);
+    EXPECT_TRUE(absl::IsUnimplemented(MakeUringQueue().status()));
+    std::array<std::byte, kBlock> into{};
+    for (PageQueue* const each : {queue.get(), dropped.get()}) each->Begin({-1, 0, into, 5});
+    dropped.reset();  // waits for nothing
+    std::array<EndedPageRead, 2> ended;
+    EXPECT_EQ(*queue->Await(ended, kNoDeadline), 1u);
+    EXPECT_EQ(ended[0].slot, 5u);
+    EXPECT_EQ(ended[0].result, -EAGAIN);
+    EXPECT_EQ(queue->in_flight(), 0u);
+    std::exit(HasFailure() ? 1 : 0);
+  };
+  EXPECT_EXIT(read_after_refusal(), testing::ExitedWithCode(0), "");
 }
 
 TEST_F(ParallelReadsTest, TheEndOfTheFileIsNoError) {
