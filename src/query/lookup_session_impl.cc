@@ -25,9 +25,6 @@ constexpr Duration kOutputsWaitMax = std::chrono::minutes(1);
 // It is waited for this long also where the caller leaves less time, or none: a device that works
 // may have the rows of other large calls to copy before, and must not be taken for one that hangs.
 constexpr Duration kDeviceWaitMin = std::chrono::milliseconds(100);
-// How long a lookup waits before it asks again for a call of the device: little beside what a
-// piece takes, much beside what asking takes.
-constexpr Duration kDeviceCallRetry = std::chrono::microseconds(50);
 
 // Whether the device itself has failed: one that has no call or no memory left for this lookup
 // may answer the next one, and a lookup may have waited for the caller's own work.
@@ -184,35 +181,14 @@ absl::Status LookupSessionImpl::AnswerThroughCache(const DeviceCallPlace& place,
 
 // ---- Its steps, in order ----
 
-// Where outputs are on the device, the calls of earlier pieces are free only once the caller's
-// stream has passed them. A later piece therefore waits for a call, rather than fail the lookup or
-// leave level 1; it holds none meanwhile, so lookups do not wait for each other in a circle.
 absl::Status LookupSessionImpl::BeginInTurn(const DeviceCallPlace& place) {
-  CacheLookup& cache = *piece_->cache;
-  Executor& executor = shared_.fetch.fetch_executor();
-  const auto begin = [&] { return cache.Begin(piece_->queries, place.space, place.stream); };
-  const auto is_short_of_calls = [&](const absl::Status& begun) {
-    return absl::IsResourceExhausted(begun) && !cache.has_call();
-  };
-  absl::Status begun = begin();
-  Deadline deadline = kNoDeadline;
-  while (waits_for_device_call_ && is_short_of_calls(begun)) {
-    deadline = std::min(deadline, DeviceDeadline(place.space));  // a cancelled lookup has less
-    const TimePoint now = executor.clock().Now();
-    if (now >= deadline) break;
-    Latch pause(1);
-    executor.Await(pause, std::min(deadline, now + kDeviceCallRetry));
-    begun = begin();
-  }
-  waits_for_device_call_ = !is_short_of_calls(begun);  // not again, where it was in vain
-  return begun;
+  return piece_->cache->Begin(piece_->queries, place.space, place.stream);
 }
 
 template <MemorySpace kSpace>
 void LookupSessionImpl::BeginCall(const LookupRequest<kSpace>& request) {
   const Duration timeout = request.timeout.value_or(shared_.timeout);
   may_wait_ = timeout > Duration::zero();
-  waits_for_device_call_ = false;
   deadline_ = DeadlineAfter(shared_.fetch.clock(), std::max(timeout, Duration::zero()));
   half_time_ = deadline_ == kNoDeadline ? deadline_ : deadline_ - timeout / 2;
   outputs_deadline_ = std::min(deadline_, DeadlineAfter(shared_.fetch.clock(), kOutputsWaitMax));

@@ -150,7 +150,6 @@ class LookupSessionImpl final : public LookupSession {
   Deadline half_time_ = kNoDeadline;
   Deadline outputs_deadline_ = kNoDeadline;  // where they are on the device
   bool may_wait_ = true;
-  bool waits_for_device_call_ = false;  // the device has lent one to this lookup already
 };
 
 }  // namespace hps

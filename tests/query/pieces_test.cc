@@ -180,50 +180,6 @@ TEST_F(PiecesTest, WhereNoCallIsToSpareAPieceIsBegunInItsTurn) {
   EXPECT_EQ(world_.statistics().tables[0].l1.errors, 0U);
 }
 
-// Catches: a lookup that fails, or leaves level 1, because the calls of its earlier pieces, or of
-// other lookups, are not free yet.
-TEST_F(PiecesTest, APieceWaitsForACallWhereEarlierOnesHadOne) {
-  for (const uint64_t skipped : {1, 2, 4}) {
-    const auto plan = [&] {
-      faults_.Plan(TierOperation::kAcquireCall,
-                   {.status = absl::ResourceExhaustedError("still running on the device"),
-                    .calls_skipped = skipped,
-                    .times = 20});
-    };
-    plan();
-    EXPECT_TRUE(AskAll<MemorySpace::kDevice>().ok());
-    plan();
-    EXPECT_TRUE(AskAll<MemorySpace::kHost>().ok());
-  }
-  EXPECT_EQ(faults_.injected(TierOperation::kAcquireCall), 120U);
-  EXPECT_EQ(world_.statistics().tables[0].l1.errors, 0U);
-}
-
-// Catches: a wait for a call without an end, or a second one in the same lookup.
-TEST_F(PiecesTest, APieceWaitsForACallUntilTheDeadlineOfTheLookup) {
-  using std::chrono::milliseconds;
-  const auto now = [&] { return world_.executor().clock().Now(); };
-  const auto plan = [&](uint64_t skipped) {
-    faults_.Plan(
-        TierOperation::kAcquireCall,
-        {.status = absl::ResourceExhaustedError("all are leased"), .calls_skipped = skipped});
-  };
-  TimePoint before = now();
-  plan(1);
-  EXPECT_EQ(AskAll<MemorySpace::kDevice>(nullptr, {.timeout = milliseconds(300)}).code(),
-            absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(now() - before, milliseconds(300));
-  before = now();
-  plan(1);
-  EXPECT_TRUE(AskAll<MemorySpace::kHost>(nullptr, {.timeout = milliseconds(400)}).ok());
-  EXPECT_EQ(now() - before, milliseconds(200)) << "the host's levels have the rest";
-  before = now();
-  plan(0);
-  EXPECT_FALSE(AskAll<MemorySpace::kDevice>().ok());
-  EXPECT_TRUE(AskAll<MemorySpace::kHost>().ok());
-  EXPECT_EQ(now(), before) << "a lookup that has had no call does not wait for one";
-}
-
 // Catches: a lookup that fails because there is no memory for the piece that is prepared ahead.
 TEST_F(PiecesTest, WhereThereIsNoMemoryForAPieceAheadItIsBegunInItsTurn) {
   for (const TierOperation step : {TierOperation::kAcquireCall, TierOperation::kBegin}) {
