@@ -53,8 +53,6 @@ class CacheLookup {
   // Of the last Begin.
   CallUse use() const { return use_; }
 
-  // False after a Begin for which the device had no call to lend.
-  bool has_call() const { return call_ != nullptr; }
 
   // The misses of a query that are known already.
   DeviceMissesSoFar Peek(size_t query) { return call_->Peek(query); }
