@@ -53,7 +53,6 @@ class CacheLookup {
   // Of the last Begin.
   CallUse use() const { return use_; }
 
-
   // The misses of a query that are known already.
   DeviceMissesSoFar Peek(size_t query) { return call_->Peek(query); }
 
