@@ -110,7 +110,7 @@ absl::Status MergeBench::Change() {
   HPS_RETURN_IF_ERROR(table_->Write(
       {.upserts = {keys, {bytes.data(), keys.size(), kRowBytes, kRowBytes}, versions, {}}}));
   HPS_RETURN_IF_ERROR(Open(false));  // writes the log to a table file
-  ::sync();                          // what was written is not the reads' to wait for
+  ::sync();                          // so that reads do not wait for these writes
   return absl::OkStatus();
 }
 

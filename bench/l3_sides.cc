@@ -159,7 +159,7 @@ absl::Status StoreSide::Prepare() {
   // A store that is opened has its changes in files, none in memory.
   HPS_ASSIGN_OR_RETURN(const auto store, OpenRocksStore(StoreOptions()));
   HPS_ASSIGN_OR_RETURN(table_, store->OpenTable(kTableName));
-  ::sync();  // what was written is not the reads' to wait for
+  ::sync();  // so that reads do not wait for these writes
   return absl::OkStatus();
 }
 
