@@ -157,7 +157,7 @@ absl::Status LookupSessionImpl::AnswerThroughCache(const DeviceCallPlace& place,
   const MemorySpace space = place.space;
   const auto send_answered = [&] { cache.SendAnswered(queries, DeviceDeadline(space)); };
   if (!std::exchange(piece_->probes, false))
-    HPS_RETURN_IF_ERROR(BeginInTurn(place));  // hits go to their places
+    HPS_RETURN_IF_ERROR(cache.Begin(queries, space, place.stream));  // hits go to their places
   begin_next();
   staged_fetch_->set_lookup(cache);
   staged_fetch_->CallHelpers();
@@ -180,10 +180,6 @@ absl::Status LookupSessionImpl::AnswerThroughCache(const DeviceCallPlace& place,
 }
 
 // ---- Its steps, in order ----
-
-absl::Status LookupSessionImpl::BeginInTurn(const DeviceCallPlace& place) {
-  return piece_->cache->Begin(piece_->queries, place.space, place.stream);
-}
 
 template <MemorySpace kSpace>
 void LookupSessionImpl::BeginCall(const LookupRequest<kSpace>& request) {

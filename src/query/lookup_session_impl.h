@@ -102,7 +102,6 @@ class LookupSessionImpl final : public LookupSession {
   absl::Status AnswerThroughCache(const DeviceCallPlace& place, const LiveModel::Guard& guard,
                                   BeginNext begin_next);
   void AnswerWithoutCache(const LiveModel::Guard& guard);
-  absl::Status BeginInTurn(const DeviceCallPlace& place);
 
   template <MemorySpace kSpace>
   void BeginCall(const LookupRequest<kSpace>& request);
