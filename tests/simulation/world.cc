@@ -248,10 +248,10 @@ SimulatedWorld::SimulatedWorld(const SimulationOptions& options)
         std::make_unique<SimulatedApplier>(*table, kCaches, executor_, random_(), kChanges));
   }
   // Most lookups of those that take few keys at once are answered in pieces.
-  for (const SessionOptions& options :
+  for (const SessionOptions& session_options :
        {SessionOptions{.device = 0, .keys_max = 256}, SessionOptions{.device = 0, .keys_max = 6},
         SessionOptions{.device = 1, .keys_max = 256}, SessionOptions{.keys_max = 6}}) {
-    readers_.push_back(std::make_unique<Reader>(*this, options));
+    readers_.push_back(std::make_unique<Reader>(*this, session_options));
   }
   importer_ = std::make_unique<Importer>(*this, random_() % (kSwitchesMax + 1),
                                          random_() % (kRestartsMax + 1));
