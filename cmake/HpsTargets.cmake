@@ -3,9 +3,10 @@
 #   hps_library(l2_memory SOURCES ... HEADERS ... DEPENDS base tier)
 #   hps_test(l2_memory SOURCES ... DEPENDS ...)
 #
-# HPS_UNITY compiles eight sources of a target as one file, which takes a third less time. ALONE
-# names those of the SOURCES that have a name in common with another one (a constant in the unnamed
-# namespace), or are for another instruction set.
+# HPS_UNITY compiles eight sources of a target as one file, which takes a third less time. A source
+# that has a name in common with one of these (a constant in the unnamed namespace) is in UNITS: each
+# part of `UNITS a.cc b.cc | c.cc d.cc` becomes one more file. ALONE names sources that are compiled
+# alone, as those for another instruction set.
 #
 # DEPENDS names folders; it repeats the layer picture of ARCHITECTURE.md, and the layer check
 # compares it with the real includes.
@@ -41,9 +42,9 @@ if(HPS_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   # Instrumented code of the standard library (std::regex) looks uninitialized to GCC 12, falsely.
   list(APPEND HPS_WARNINGS -Wno-maybe-uninitialized -Wno-uninitialized)
 endif()
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
 if(HPS_UNITY AND NOT HPS_CUDA)  # kernels share names
   set(CMAKE_UNITY_BUILD ON)
-  set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
   # A name in one source may hide a name in another source of the same unit.
   list(APPEND HPS_WARNINGS -Wno-shadow)
 endif()
@@ -66,12 +67,38 @@ if(HPS_SANITIZE OR HPS_FUZZ)
   set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-Og -g1")
 endif()
 
-function(hps_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;ALONE;HEADERS;DEPENDS;LIBRARIES" ${ARGN})
+# Says which sources of the target are compiled as one file.
+function(hps_set_units target)
+  cmake_parse_arguments(ARG "" "" "SOURCES;UNITS;ALONE" ${ARGN})
   set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  if(NOT ARG_UNITS)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
+  set(part 0)
+  foreach(source IN LISTS ARG_UNITS)
+    if(source STREQUAL "|")
+      math(EXPR part "${part} + 1")
+    else()
+      set_source_files_properties(${source} PROPERTIES UNITY_GROUP apart_${part})
+    endif()
+  endforeach()
+  list(FILTER ARG_SOURCES INCLUDE REGEX "\\.cc$")
+  list(REMOVE_ITEM ARG_SOURCES ${ARG_UNITS} ${ARG_ALONE})
+  set(count 0)
+  foreach(source IN LISTS ARG_SOURCES)
+    math(EXPR part "${count} / ${CMAKE_UNITY_BUILD_BATCH_SIZE}")
+    math(EXPR count "${count} + 1")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${part})
+  endforeach()
+endfunction()
+
+function(hps_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;UNITS;ALONE;HEADERS;DEPENDS;LIBRARIES" ${ARGN})
   list(TRANSFORM ARG_DEPENDS PREPEND hps_)
   if(ARG_SOURCES)
     add_library(hps_${name} STATIC ${ARG_SOURCES} ${ARG_HEADERS})
+    hps_set_units(hps_${name} SOURCES ${ARG_SOURCES} UNITS ${ARG_UNITS} ALONE ${ARG_ALONE})
     target_include_directories(hps_${name} PUBLIC
                                $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                                $<INSTALL_INTERFACE:include>)
@@ -99,13 +126,13 @@ function(hps_test name)
   if(NOT HPS_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "GPU" "" "SOURCES;ALONE;DEPENDS;LIBRARIES" ${ARGN})
-  set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  cmake_parse_arguments(ARG "GPU" "" "SOURCES;UNITS;ALONE;DEPENDS;LIBRARIES" ${ARGN})
   if(ARG_GPU)
     set_property(GLOBAL APPEND PROPERTY HPS_GPU_TESTS ${name}_test)
   endif()
   list(TRANSFORM ARG_DEPENDS PREPEND hps_)
   add_executable(${name}_test ${ARG_SOURCES})
+  hps_set_units(${name}_test SOURCES ${ARG_SOURCES} UNITS ${ARG_UNITS} ALONE ${ARG_ALONE})
   target_link_libraries(${name}_test PRIVATE ${ARG_DEPENDS} ${ARG_LIBRARIES} GTest::gmock
                         GTest::gtest_main hps_options)
   # Most of a full build's time goes into optimizing tests, which gain little from it.

@@ -256,6 +256,17 @@ install_cublas_headers() {
   install_headers "${HPS_CUDA_VENV:-.venv-cuda}" cublas nvidia/cu13/include "0.4 GB"
 }
 
+# Runs the functions side by side: they wait for downloads and write into different folders.
+at_once() {
+  local steps=() step status=0
+  for step in "$@"; do
+    "$step" &
+    steps+=($!)
+  done
+  for step in "${steps[@]}"; do wait "$step" || status=1; done
+  return $status
+}
+
 if [[ ! -r /etc/debian_version ]] || [[ $(cut -d. -f1 /etc/debian_version) != 12 ]]; then
   say "this is not Debian 12: packages may have other names or versions" >&2
 fi
@@ -265,8 +276,7 @@ install_build_venv
 case "$stage" in
   kafka) install_kafka ;;
   test)
-    install_venv && install_jax_headers && install_python_venv && install_kafka &&
-      install_bench_venv
+    at_once install_venv install_jax_headers install_python_venv install_kafka install_bench_venv
     ;;
   train) install_jax_headers && install_python_venv ;;
   ctr) install_venv && install_jax_headers && install_python_venv ;;

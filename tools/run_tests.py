@@ -7,23 +7,30 @@
     tools/run_tests.py --only l2 --no-build   programs whose name contains "l2", as they are built
 
 Programs run side by side, one more than there are cores, the longest of the last run first, each
-with a time-out and a temporary directory of its own. A skipped case counts as skipped; a crash, a
-time-out, a sanitizer's report or a program without a single test counts as failed. The last line is
-"N passed, N failed" and, when there are any, ", N skipped"; the exit status is 1 if any failed.
+with a time-out and a temporary directory of its own. The programs of a preset run as soon as it is
+built. The next preset is built meanwhile, with a lower priority: the programs keep the processors
+that they need, and the compiler has those of programs that wait.
+
+A skipped case counts as skipped; a crash, a time-out, a sanitizer's report or a program without a
+single test counts as failed. The last line is "N passed, N failed" and, when there are any,
+", N skipped"; the exit status is 1 if any failed.
 """
 
 import argparse
 import concurrent.futures
 import dataclasses
 import json
+import math
 import os
 import pathlib
+import queue
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import tomllib
 
@@ -34,7 +41,7 @@ PACKAGE_VENV = ROOT / ".venv-python"  # of the tests of the Python package
 SECONDS_FILE = ROOT / "build" / "test_seconds.json"
 OUTPUT_LINES_MAX = 200  # of a failed program
 REPEATED_LINES_MAX = 40  # the same at the end of the run, where one looks first
-FAILURE_LINE = re.compile(r"Sanitizer: |: runtime error: |: Failure$|^(ERROR|FAIL): ")
+FAILURE_LINE = re.compile(r"Sanitizer: |: runtime error: |: Failure$|^(ERROR|FAIL|FAILED): ")
 
 # Memory that can't be had is a null pointer, as it is without a sanitizer: tests provoke it.
 ENVIRONMENT = {
@@ -187,41 +194,78 @@ def lanes() -> int:
     return (os.cpu_count() or 1) + 1
 
 
-def in_order(programs: list[Program], first: list[str], seconds: dict) -> list[Program]:
-    """The slow ones first: by `seconds` where that is known, else those that `first` names."""
-    slow = {name: len(first) - i for i, name in enumerate(first)}
-
-    def expected_s(program: Program) -> float:
-        named = re.split("[ /]", program.name)[-1]
-        return seconds.get(program.name, 1e6 + slow.get(named, 0))
-
-    return sorted(programs, key=lambda program: -expected_s(program))
+def expected_s(program: Program, first: list[str], seconds: dict) -> float:
+    """As long as the last time, by `seconds`. A program that has never run is taken for a long one,
+    those that `first` names for the longest."""
+    named = re.split("[ /]", program.name)[-1]
+    rank = len(first) - first.index(named) if named in first else 0
+    return seconds.get(program.name, 1e6 + rank)
 
 
-def run_all(programs: list[Program], first: list[str]) -> list[Result]:
-    seconds = json.loads(SECONDS_FILE.read_text()) if SECONDS_FILE.exists() else {}
-    programs = in_order(programs, first, seconds)
-    results = []
-    with concurrent.futures.ThreadPoolExecutor(max_workers=lanes()) as pool:
-        for future in concurrent.futures.as_completed(
-                [pool.submit(run_program, program) for program in programs]):
-            results.append(future.result())
-            show(results[-1], len(results), len(programs))
-    seconds |= {result.name: round(result.seconds, 2) for result in results}
-    SECONDS_FILE.parent.mkdir(exist_ok=True)
-    SECONDS_FILE.write_text(json.dumps(seconds, indent=1, sort_keys=True))
-    return results
+class Runner:
+    """Runs programs on lanes() threads, the longest of those that wait first. More programs can be
+    added while others run."""
+
+    def __init__(self, first: list[str]):
+        self._first = first
+        self._seconds = json.loads(SECONDS_FILE.read_text()) if SECONDS_FILE.exists() else {}
+        self._waiting = queue.PriorityQueue()  # of (-expected seconds, number, program)
+        self._added = 0
+        self._lock = threading.Lock()  # of what follows, and of the output
+        self._results = []
+
+    def __enter__(self):
+        self._pool = concurrent.futures.ThreadPoolExecutor(max_workers=lanes())
+        self._threads = [self._pool.submit(self._run) for _ in range(lanes())]
+        return self
+
+    def __exit__(self, *_):
+        self._end(-math.inf)  # does nothing after finish()
+
+    def add(self, programs: list[Program]) -> None:
+        for program in programs:
+            self._added += 1
+            expected = expected_s(program, self._first, self._seconds)
+            self._waiting.put((-expected, self._added, program))
+
+    def finish(self) -> list[Result]:
+        """Waits for the programs, and returns their results."""
+        self._end(math.inf)
+        self._seconds |= {result.name: round(result.seconds, 2) for result in self._results}
+        SECONDS_FILE.parent.mkdir(exist_ok=True)
+        SECONDS_FILE.write_text(json.dumps(self._seconds, indent=1, sort_keys=True))
+        return self._results
+
+    def _end(self, rank: float) -> None:
+        """Ends each thread when it gets to `rank`; raises what one of them raised."""
+        for i, _ in enumerate(self._threads):
+            self._waiting.put((rank, -i, None))
+        for thread in self._threads:
+            thread.result()
+        self._pool.shutdown()
+
+    def _run(self) -> None:
+        while (program := self._waiting.get()[2]) is not None:
+            result = run_program(program)
+            with self._lock:
+                self._results.append(result)
+                show(result, len(self._results), self._added)
 
 
-def build(preset: str, targets: list[str]) -> Result:
+def build(preset: str, targets: list[str], beside_tests: bool) -> Result:
+    """Builds beside tests with a low priority, and shows the compiler's output if it failed."""
     result = Result(f"{preset} build")
     start = time.monotonic()
     print(f"== building {preset}: {', '.join(targets) or 'everything'}", flush=True)
+    polite = ["nice", "-n", "15"] if beside_tests else []
     for command in (["cmake", "--preset", preset], ["ninja", "-C", f"build/{preset}", *targets]):
-        done = subprocess.run(command, cwd=ROOT, check=False,
-                              stdout=subprocess.DEVNULL if command[0] == "cmake" else None)
+        is_quiet = beside_tests or command[0] == "cmake"
+        done = subprocess.run([*polite, *command], cwd=ROOT, check=False, text=True,
+                              errors="replace", stdout=subprocess.PIPE if is_quiet else None)
         if done.returncode != 0:
             result.fail(f"`{' '.join(command)}` failed")
+            result.output = done.stdout or ""
+            show_output(result, OUTPUT_LINES_MAX)
             break
     result.seconds = time.monotonic() - start
     print(f"== {preset}: {result.reason or 'built'} ({result.seconds:.0f} s)", flush=True)
@@ -290,16 +334,6 @@ def undecided(suites: dict, tests: list[str]) -> list[str]:
                        for name in tests if name not in named]
 
 
-def build_presets(presets: list[str], suites: dict) -> list[Result]:
-    results = []
-    for preset in presets:
-        targets = suites[preset] if preset in SANITIZED else []
-        results.append(build(preset, targets))
-        if preset == "cpu" and not targets and not results[-1].failed:
-            results.append(install_package())
-    return [result for result in results if result.failed]
-
-
 def install_package() -> Result:
     """Installs the Python package as it is, over the build of `cpu`, for its tests."""
     result = Result("Python package")
@@ -332,23 +366,37 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def build_and_run(presets: list[str], suites: dict, arguments: argparse.Namespace) -> list[Result]:
+    """Builds one preset after the other; the programs of each run from then on."""
+    results = []
+
+    def chosen(programs: list[Program]) -> list[Program]:
+        programs = [program for program in programs if arguments.only in program.name]
+        for program in programs:
+            program.timeout_s = arguments.timeout or program.timeout_s
+        return programs
+
+    with Runner(suites["first"]) as runner:
+        for preset in presets:
+            if not arguments.no_build:
+                targets = suites[preset] if preset in SANITIZED else []
+                results.append(build(preset, targets, beside_tests=preset != presets[0]))
+            runner.add(chosen(gtest_programs(preset, suites)))
+            if preset == "cpu":
+                results += check_suites(suites)
+                if not arguments.no_build and not results[0].failed:
+                    results.append(install_package())
+            if preset not in SANITIZED:
+                runner.add(chosen(python_programs(preset, suites)))
+        return results + runner.finish()
+
+
 def main() -> int:
     arguments = parse_arguments()
-    presets = arguments.presets.split(",")
     suites = tomllib.loads((ROOT / "tests" / "suites.toml").read_text())
     os.environ.setdefault("NINJA_STATUS", "[%f/%t %es] ")
-    results = [] if arguments.no_build else build_presets(presets, suites)
-    programs = [program for preset in presets for program in gtest_programs(preset, suites)]
-    if "cpu" in presets:
-        results += check_suites(suites)
-    for preset in presets:
-        if preset not in SANITIZED:
-            programs += python_programs(preset, suites)
-    programs = [program for program in programs if arguments.only in program.name]
-    for program in programs:
-        program.timeout_s = arguments.timeout or program.timeout_s
-    print(f"== running {len(programs)} test programs, {lanes()} at a time", flush=True)
-    results += run_all(programs, suites["first"])
+    print(f"== running test programs, {lanes()} at a time", flush=True)
+    results = build_and_run(arguments.presets.split(","), suites, arguments)
     for result in results:
         if result.failed:
             print(f"FAILED {result.name}: {result.summary()}")

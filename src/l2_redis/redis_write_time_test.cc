@@ -13,10 +13,10 @@ namespace {
 
 constexpr size_t kManyKeys = 40'000;  // ten steps of a write
 constexpr auto kDelay = std::chrono::milliseconds(500);
-constexpr auto kWriteTimeout = std::chrono::seconds(1);
-// Ten delays are longer.
-constexpr auto kBound = std::chrono::seconds(4);
-static_assert(10 * kDelay > kBound);
+constexpr auto kWriteTimeout = std::chrono::seconds(1);  // of two steps, however fast the machine
+constexpr auto kTimeout = std::chrono::seconds(60);      // of each wait
+// Of one call at a server that never answers: far above kWriteTimeout, and below kTimeout.
+constexpr auto kBound = std::chrono::seconds(40);
 
 class RedisWriteTimeTest : public ::testing::Test {
  protected:
@@ -24,7 +24,7 @@ class RedisWriteTimeTest : public ::testing::Test {
     RedisConfig config = redis_.Config();
     config.nodes = {proxy_.address()};
     // The slow server answers each time: only the time of the whole call ends.
-    config.timeout = std::chrono::seconds(20);
+    config.timeout = kTimeout;
     Open(config);
     EXPECT_EQ(table_->Insert(rows_.batch(), 0)->inserted, kManyKeys);
     config.write_timeout = kWriteTimeout;
@@ -58,11 +58,9 @@ class RedisWriteTimeTest : public ::testing::Test {
 
 TEST_F(RedisWriteTimeTest, AnInsertionAtASlowServerEnds) {
   proxy_.Set({.delay = kDelay});
-  const TimePoint begun = RealClock().Now();
   const auto counts = table_->Insert(rows_.batch(), 0);
-  EXPECT_LT(RealClock().Now() - begun, kBound);
   ASSERT_TRUE(counts.ok());
-  EXPECT_GT(counts->dropped, 0u);
+  EXPECT_GT(counts->dropped, kManyKeys / 2) << "it went on after its time";
   EXPECT_EQ(counts->dropped + counts->inserted + counts->held, kManyKeys);
   proxy_.Set({});
   Fill();
@@ -72,20 +70,19 @@ TEST_F(RedisWriteTimeTest, AChangeAtASlowServerEnds) {
   Fill();
   proxy_.Set({.delay = kDelay});
   ContractRows newer(kTable, rows_.keys(), kRowBytes, 2);
-  TimePoint begun = RealClock().Now();
   EXPECT_TRUE(table_->Update(newer.batch()).ok());
-  EXPECT_LT(RealClock().Now() - begun, kBound);
   proxy_.Set({});
   const ContractFetch fetch(*table_, rows_.keys(), kRowBytes);
+  EXPECT_GT(fetch.CountOf(FetchOutcome::kMiss), kManyKeys / 2) << "it went on after its time";
   for (size_t i = 0; i < kManyKeys; ++i) {
     if (fetch.outcome(i) == FetchOutcome::kMiss) continue;
     ASSERT_TRUE(fetch.IsRowOf(i, kTable, 2)) << "key " << i << " was not changed";
   }
   Fill();
   proxy_.Set({.delay = kDelay});
-  begun = RealClock().Now();
   EXPECT_TRUE(table_->Erase(rows_.keys()).ok());
-  EXPECT_LT(RealClock().Now() - begun, kBound);
+  EXPECT_GT(redis_.Ask(0, {"DBSIZE"}).integer, int64_t{kManyKeys / 2})
+      << "it went on after its time";
   proxy_.Set({});
   EXPECT_EQ(Hits(), 0u);
 }

@@ -287,8 +287,8 @@ import signal, sys, numpy, hps
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 store = hps.open(sys.argv[1])
 session = store.session("ctr")
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     while True:
         session.lookup("user", numpy.arange(1000), timeout=60)
 except KeyboardInterrupt:
@@ -307,9 +307,11 @@ class Busy:  # promotions that do not end
 real, store._store = store._store, Busy()
 try:
     store.drain(0.5)
+    sys.exit("the drain ended")
 except hps.DeadlineExceededError:
-    print("ready", flush=True)
+    pass
 try:
+    print("ready", flush=True)
     store.drain(600)
 except KeyboardInterrupt:
     print("interrupted", flush=True)

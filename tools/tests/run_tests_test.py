@@ -1,9 +1,11 @@
 """The test runner must not take a crash, a time-out or an empty program for a success."""
 
+import collections
 import json
 import pathlib
 import sys
 import unittest
+from unittest import mock
 
 from planted import PlantedTest
 
@@ -67,12 +69,48 @@ class RunTestsTest(PlantedTest):
 
     def test_slow_programs_start_first(self):
         programs = [run_tests.Program(name, [], 1, {}, False)
-                    for name in ("cpu a_test", "tsan b_test", "tests/c_test.py", "cpu d_test")]
-        in_order = run_tests.in_order(programs, ["c_test.py", "b_test"], {})
-        self.assertEqual([program.name for program in in_order],
-                         ["tests/c_test.py", "tsan b_test", "cpu a_test", "cpu d_test"])
-        known = {program.name: i for i, program in enumerate(programs)}
-        self.assertEqual(run_tests.in_order(programs, ["b_test"], known), programs[::-1])
+                    for name in ("cpu a_test", "tsan b_test", "tests/c_test.py")]
+
+        def expected(first, seconds):
+            return [run_tests.expected_s(program, first, seconds) for program in programs]
+
+        self.assertEqual(expected(["c_test.py", "b_test"], {}), [1e6, 1e6 + 1, 1e6 + 2])
+        known = {"tsan b_test": 5, "tests/c_test.py": 7}
+        self.assertEqual(expected(["b_test"], known), [1e6, 5, 7])
+
+    def run_stand_ins(self, *groups: dict[str, float]) -> list[run_tests.Result]:
+        """Runs programs on one lane, {name: seconds of the last run}, one group added after the
+        other. Each program ends after all groups have been added."""
+        wait = "while not os.path.exists(os.environ['GO']): time.sleep(0.01)\n"
+        root = self.plant({"program.py": STAND_IN.format(wait + self.write_report(case()))})
+        seconds_file = root / "seconds.json"
+        seconds_file.write_text(json.dumps(dict(collections.ChainMap(*groups))))
+        command, environment = [sys.executable, str(root / "program.py")], {"GO": str(root / "go")}
+        with (mock.patch.object(run_tests, "SECONDS_FILE", seconds_file),
+              mock.patch.object(run_tests, "lanes", lambda: 1), run_tests.Runner([]) as runner):
+            for group in groups:
+                runner.add([run_tests.Program(name, command, 30, environment, True)
+                            for name in group])
+            (root / "go").touch()
+            results = runner.finish()
+        self.assertEqual(set(json.loads(seconds_file.read_text())), {r.name for r in results})
+        return results
+
+    def test_programs_are_added_while_others_run(self):
+        results = self.run_stand_ins({"a": 1}, {"b": 1, "c": 3}, {"d": 2})
+        self.assertEqual([self.counts(result) for result in results], [(1, 0, 0)] * 4)
+        names = [result.name for result in results]
+        self.assertEqual([name for name in names if name != "a"], ["c", "d", "b"])
+
+    def test_after_an_error_no_more_programs_start(self):
+        root = self.plant({"program.py": "import os\nopen(os.environ['RAN'], 'a').write('x')\n"})
+        ran, command = root / "ran", [sys.executable, str(root / "program.py")]
+        program = run_tests.Program("a", command, 30, {"RAN": str(ran)}, True)
+        with (mock.patch.object(run_tests, "SECONDS_FILE", root / "seconds.json"),
+              self.assertRaises(KeyboardInterrupt), run_tests.Runner([]) as runner):
+            runner.add([program] * 10_000)  # minutes
+            raise KeyboardInterrupt
+        self.assertLess(len(ran.read_text()) if ran.exists() else 0, 10_000)
 
     def test_of_a_long_output_the_first_failure_is_shown(self):
         lines = [f"line {i}" for i in range(100)]

@@ -1,4 +1,4 @@
-"""The keys of one table in one step, in the form that the engine takes."""
+"""The keys of one table in one step, as the engine takes them."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ from hps.train._table import POOLINGS, Table
 
 @dataclasses.dataclass
 class Batch:
-    """Keys with the offsets of their bags; no offsets: every key is a bag."""
+    """Keys, and the offsets at which their bags begin. Without offsets, every key is a bag."""
 
     table: Table
     keys: torch.Tensor                   # int64 [n]

@@ -39,17 +39,18 @@ class EmbeddingCollection(torch.nn.Module):
 
     The ranks of `process_group` (None: the default group, if there is one) share the tables. All of
     them must call forward, in evaluation too, and backward, with the same tables in the same order.
-    If one leaves out a call, the next raises an error on all. Tables, learning rates and the scale
-    of `grad_scaler` must be equal on all ranks; a difference is an error on all of them. As with
-    DistributedDataParallel, gradients are averaged over the ranks.
+    If a rank leaves out a call, the next call raises an error on all ranks. Tables, learning rates
+    and the scale of `grad_scaler` must be equal on all ranks; a difference is an error on all of
+    them. As with DistributedDataParallel, gradients are averaged over the ranks.
 
     While one thread trains, another may call `publish`, `rows` and `statistics`.
 
-    grad_scaler   the GradScaler of the training loop, if there is one: its scale is taken out of
-                  the gradients. A step with NaN, infinite or overflowing gradients changes no row
-    hot_steps     after so many steps the hot rows of "auto" and "hybrid" tables are chosen
-    share_memory  ranks of one machine exchange rows through shared memory. Otherwise, and with
-                  ranks on several machines, the process group carries them
+    grad_scaler   the GradScaler of the training loop, if there is one: gradients are divided by
+                  its scale. A step with NaN, infinite or overflowing gradients changes no row
+    hot_steps     number of steps whose keys are counted; then the hot rows of "auto" and "hybrid"
+                  tables are chosen
+    share_memory  True: ranks exchange rows through shared memory, if all are on one machine.
+                  False, or if ranks are on several machines: the process group carries them
     """
 
     def __init__(self, tables, process_group=None, grad_scaler=None, hot_steps=20,
@@ -112,48 +113,54 @@ class EmbeddingCollection(torch.nn.Module):
         return self._engine.is_shared
 
     def statistics(self):
-        """{table: rows, bytes, pending, erased, step} of this process."""
+        """For each table, {"rows", "bytes", "pending", "erased", "step"}: the rows of this process
+        and their memory, keys that wait for admission, rows erased so far, and steps made."""
         return {name: shard.statistics() for name, shard in self._engine.shards.items()}
 
     def rows(self, name):
-        """The keys of a table, sorted, and their rows [n, dim]: those that this rank owns."""
+        """Returns (keys, rows) of a table, NumPy arrays of int64 [n] and float32 [n, dim], sorted
+        by key. With several ranks, these are the rows that this rank owns."""
         return _export.owned_rows(self._engine, self.tables[name])
 
     def export(self, directory, network=None, example_inputs=None, name="model"):
-        """Writes the tables as HugeCTR's `key` and `emb_vector` with `model.toml`, and the network
-        (its inputs: `example_inputs` {input: tensor}) as `dense.onnx`: what `hps import --model`
-        reads. A table without rows has `keys.npy` and `rows.npy`, which tell its width. Later
-        `publish` sends what changed after it. All ranks must call it; what fails on one is raised
-        on all: OSError of a file, else RuntimeError."""
+        """Writes a model that `hps import --model` reads: each table as HugeCTR's `key` and
+        `emb_vector`, `model.toml`, and with a network `dense.onnx`, traced with `example_inputs`,
+        {input: tensor}. A table without rows is written as `keys.npy` and `rows.npy`, because
+        HugeCTR's files would not tell its width. The next `publish` sends the changes made after
+        the export. All ranks must call it. A failure on one rank is raised on all ranks, as OSError
+        if a file could not be written, else as RuntimeError."""
         with self._publication:
             _export.export(self._engine, self.tables, directory, network, example_inputs, name)
 
     def publish(self, target):
-        """Sends exactly the rows that changed since the last publish or export, and the keys that
-        were erased, to a ProducerTarget, a StoreTarget or a ServerTarget, or to any object with
-        upsert(table, keys, rows [n, dim]), delete(table, keys) and flush(). A change counts as
-        sent when flush has returned; what fails is sent again with the next call. Each rank sends
-        the rows that it owns. May be called in another thread than training; a step waits while
-        the changes of its table are collected, but not while they are sent.
-        Returns {table: (rows sent, keys deleted)}."""
+        """Sends exactly the rows that changed since the last publish or export, and the keys of
+        rows that were erased. Returns {table: (rows sent, keys deleted)}.
+
+        target is a ProducerTarget, a StoreTarget, a ServerTarget, or any object with upsert(table,
+        keys, rows [n, dim]), delete(table, keys) and flush(). Changes count as sent when flush has
+        returned; after an error, the next call sends them again. Each rank sends the rows that it
+        owns. Another thread than the training one may call it: a step waits while the changes of a
+        table are collected, but not while they are sent."""
         with self._publication:
             return _export.publish(self._engine, self.tables, target)
 
     def save(self, directory, state=None, incremental=False):
-        """Writes a checkpoint, rows with their optimizer's state. It replaces an earlier one in
-        `directory` when it is complete. All ranks must call it; what fails on one is raised on all:
-        OSError of a file, else RuntimeError.
+        """Writes a checkpoint: rows and the optimizer's state of each. When it is complete, it
+        replaces the earlier checkpoint in `directory`. All ranks must call it. A failure on one
+        rank is raised on all ranks, as OSError if a file could not be written, else as
+        RuntimeError.
 
-        state        the dense part, e.g. {"network": network.state_dict()}: whatever
-                     torch.load(weights_only=True) reads; rank 0's is kept
-        incremental  only what changed since this collection's last save, if that is the newest in
-                     `directory`; else everything. `load` reads all since the last full one
+        state        the dense part, for example {"network": network.state_dict()}. It may have what
+                     torch.load(weights_only=True) reads. That of rank 0 is written
+        incremental  writes only what changed since this collection's last save, if that save is the
+                     newest in `directory`; else everything. `load` reads the last full save and all
+                     incremental ones after it
         """
         _checkpoint.save(self._engine, self.tables, directory, incremental, state)
 
     def load(self, directory):
-        """Reads a checkpoint that any number of ranks wrote, into tables without rows, and returns
-        the newest dense part that was saved with it, its tensors on the CPU, or None. All ranks
-        must call it. A damaged
-        file is a ValueError on all, and nothing has changed."""
+        """Reads a checkpoint, which any number of ranks may have written. The tables must have no
+        rows yet. Returns the newest `state` that was saved, its tensors on the CPU; None if there
+        is none. All ranks must call it. A damaged file is a ValueError on all ranks, and then
+        nothing has changed."""
         return _checkpoint.load(self._engine, self.tables, directory)

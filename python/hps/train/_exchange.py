@@ -1,13 +1,14 @@
-"""How ranks exchange the pieces of a step: through the process group, or through shared memory.
+"""How ranks exchange data: through the process group, or through shared memory. In each exchange
+of a step, every rank has one piece of data for every rank.
 
-    exchange.begin(call, is_training)              # of the pieces that follow
-    with exchange.telling():                       # an error in here fails the swap of all ranks
-        addresses = exchange.room(KEYS, counts)    # memory for the piece of every rank
+    exchange.begin(call, is_training)              # the call that the next pieces belong to
+    with exchange.telling():                       # an error in here fails the swap on all ranks
+        addresses = exchange.room(KEYS, counts)    # memory for the pieces, one for each rank
         ...                                        # the engine writes the pieces
-    addresses, counts = exchange.swap(KEYS)        # where the piece of every rank for this one lies
+    addresses, counts = exchange.swap(KEYS)        # the pieces for this rank, one from each rank
 
-What lies there is valid until the next room of the same kind. The piece of a rank for itself stays
-where it is.
+These pieces are valid until the next call of `room` with the same kind. The piece of a rank for
+itself is not copied.
 
 A swap compares what the ranks exchange: the kind of the pieces, the call that they belong to, and a
 checksum of the factors that gradients are multiplied by. If one rank has left out a call that the
@@ -35,9 +36,9 @@ _ITEM_BYTES = (8, 4, 4)
 _LINE_BYTES = 64
 _GROWTH_BYTES = 2 << 20
 _TOKEN_BYTES = 16
-_HEAD = 6              # integers
-_WORD_BYTES = 64       # of the counter that a rank raises; what it says of its pieces follows
-_LOOK_SECONDS = 0.05   # how often a waiting rank looks whether the others live
+_HEAD = 6              # integers in a head
+_WORD_BYTES = 64       # of the counter of swaps, which lies before the heads
+_LOOK_SECONDS = 0.05   # how often a waiting rank looks whether the others are alive
 
 
 def make_exchange(group, share_memory: bool, settings: list[str]):
@@ -64,9 +65,9 @@ def _compare(settings):
 
 
 class _Exchange:
-    """What the two ways have in common. They have `meet(kind)`, which tells the other ranks what
-    this one is at, and returns what every rank has told: (kind, turn, factors, ...). `factors` is
-    a checksum of what gradients are multiplied by."""
+    """What both kinds of exchange have in common. A subclass has `meet(kind)`, which tells the
+    other ranks what this rank is at, and returns what every rank told: (kind, turn, factors, ...).
+    `factors` is a checksum of the numbers that gradients are multiplied by."""
 
     rank = rank_count = 0
     _turn = 0  # of the call, and whether it trains
@@ -90,10 +91,10 @@ class _Exchange:
             self.meet(FAILURE)
 
     def settle(self, kind):
-        """Called before room(kind): waits for ranks that may still read the pieces before."""
+        """Called before room(kind). Waits until no rank reads the earlier pieces of this kind."""
 
     def check(self, kind, told, factors=0):
-        """Raises if a rank is at something else than this one."""
+        """Raises if a rank is at another exchange than this rank."""
         if all(head[:3] == [kind, self._turn, factors] for head in told):
             return
         failed = [rank for rank, head in enumerate(told) if head[0] == FAILURE]
@@ -134,7 +135,8 @@ class GroupExchange(_Exchange):
                          for dtype in _DTYPES]
 
     def room(self, kind, counts):
-        """The own piece is the last, so that the others are what an all-to-all call takes."""
+        """The rank's piece for itself comes last: the others then are one array, as an all-to-all
+        call takes it."""
         tensor = self._memory(kind, 0, sum(counts))
         others = [0 if rank == self.rank else count for rank, count in enumerate(counts)]
         self._sent[kind] = tensor, counts, others
@@ -178,14 +180,14 @@ class GroupExchange(_Exchange):
             dist.barrier(group=self.group)
 
     def gather(self, value):
-        """The values of all ranks, small or rare ones."""
+        """The values of all ranks. Slow, for small values or rare calls."""
         gathered = [None] * self.rank_count
         with self.guarded("state"):
             dist.all_gather_object(gathered, value, group=self.group)
         return gathered
 
     def send(self, value, sender, receiver):
-        """To the receiver the value of the sender, to others None."""
+        """Returns the sender's value on the receiver, and None on the other ranks."""
         values = [None] * self.rank_count if self.rank == receiver else None
         with self.guarded("state"):
             dist.gather_object(value if self.rank == sender else None, values,
@@ -207,7 +209,8 @@ class GroupExchange(_Exchange):
 
 
 class _Segment:
-    """Memory of this process that other processes can open, without a name that could stay."""
+    """Memory of this process that other processes can open. It has no name in a file system, so
+    nothing is left behind after a crash."""
 
     def __init__(self):
         self.descriptor = os.memfd_create("hps_train")
@@ -267,13 +270,16 @@ class _Peer:
 
 
 class SharedExchange(_Exchange):
-    """Pieces are read where the rank that made them wrote them.
+    """A rank reads pieces in the memory of the rank that wrote them.
 
-    A rank says so in its segment of heads: a counter of its swaps, and for each rank what it is at
-    and where its piece lies: [kind, turn, factors, count, start, bytes of the segment]. There are
-    two sets of heads in turns, because a rank can be one swap ahead of another. In the same way
-    nobody writes a segment that another rank may still read: keys are read before the swap of rows,
-    rows before the next swap of keys, and gradients before the next swap of anything.
+    Each rank has a segment of heads. It begins with a counter of the rank's swaps. Then follows one
+    head for each rank: [kind, turn, factors, count, start, bytes of the segment], which says what
+    this rank is at and where its piece for that rank is. There are two sets of heads, used in
+    turns, because a rank can be one swap ahead of another.
+
+    No rank writes a piece over one that another rank may still read, because ranks read keys before
+    the swap of rows, rows before the next swap of keys, and gradients before the next swap of any
+    kind.
     """
 
     is_shared = True
@@ -295,7 +301,7 @@ class SharedExchange(_Exchange):
 
     @classmethod
     def connect(cls, exchange):
-        """None if a rank cannot open another's memory."""
+        """Returns None if a rank cannot open the memory of another rank."""
         token = secrets.token_bytes(_TOKEN_BYTES)
         segments = [_Segment() for _ in range(4)]
         for segment in segments:
@@ -374,7 +380,7 @@ class SharedExchange(_Exchange):
 
 
 def _backend_of(group):
-    """Of tensors in the memory of the host."""
+    """The group's backend for tensors of the CPU. Raises ValueError if it has none."""
     group = group if group is not None else dist.group.WORLD
     try:
         return group._get_backend(torch.device("cpu"))
@@ -386,7 +392,7 @@ def _backend_of(group):
 
 
 def _timeout_of(group):
-    """Seconds."""
+    """The time-out of the group in seconds."""
     options = getattr(_backend_of(group), "options", None)
     timeout = getattr(options, "_timeout", dist.constants.default_pg_timeout)
     return timeout.total_seconds()

@@ -1,10 +1,11 @@
-"""Files that are on disk when they have been written."""
+"""Writes files, and returns when the disk has them: a crash afterwards does not lose them."""
 
 import os
 
 
 def write_file(path, pieces):
-    """Of bytes or arrays. Unlike ndarray.tofile, it says so when the disk is full."""
+    """Writes `pieces`, bytes or arrays, one after the other, and syncs the file. Raises OSError if
+    the disk is full; ndarray.tofile would not."""
     with open(path, "wb") as file:
         for piece in pieces:
             file.write(piece)
@@ -13,7 +14,7 @@ def write_file(path, pieces):
 
 
 def sync_folder(path):
-    """Puts the names in a folder on disk."""
+    """Syncs a folder, so that files made or renamed in it keep their names after a crash."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""The engine of one process: calls that work on all tables at once."""
+"""The tables of training in one process. One call works on all tables."""
 
 import torch
 
@@ -8,17 +8,18 @@ from hps.train._table import learning_rate
 
 
 class LocalTables:
-    """The shards of this process by table name, and index work to use again."""
+    """The tables' shards (rows and optimizer states), for one process without ranks."""
 
     def __init__(self, tables):
         self.tables = tables
         self.shards = {table.name: table.make_shard() for table in tables}
         self._steps = {table.name: [] for table in tables}
-        self.plans = []  # placements that ranks decided before a checkpoint, for the next one
+        self.plans = []  # placements of a loaded checkpoint; the next checkpoint keeps them
         self.saved = None  # the last save: (directory, its entry in the manifest)
 
     def forward(self, batches: list[Batch], training: bool = True):
-        """The outputs [rows, dim], views of one buffer, and what `backward` needs."""
+        """Returns the outputs, [rows, dim] for each batch, which are views of one buffer, and what
+        `backward` takes as `work`."""
         sizes = [batch.rows * batch.table.dim for batch in batches]
         buffer = torch.empty(sum(sizes), dtype=torch.float32, device="cpu")
         steps, calls = [], []
@@ -38,8 +39,9 @@ class LocalTables:
         return outputs, ([batch.table for batch in batches], steps)
 
     def backward(self, work, gradients, scale: float) -> bool:
-        """False, and nothing has changed, if a gradient is NaN, infinite, or so large that a sum of
-        gradients may be. Without a gradient, a table's rows stay as they are."""
+        """Updates the rows. Returns False, and changes nothing, if a gradient is NaN or infinite,
+        or so large that a sum of gradients may overflow. A table without a gradient (None) keeps
+        its rows."""
         tables, steps = work
         kept, calls = [], []
         for table, step, gradient in zip(tables, steps, gradients):
@@ -58,11 +60,11 @@ class LocalTables:
         return self.forward(batches, training=False)[0]
 
     def owns(self, table, keys):
-        """Which keys' rows this process exports: all."""
+        """A mask of the keys whose rows this process exports and saves; None: all."""
         return None
 
     def loads(self, table, keys):
-        """Which keys' rows this process reads from a checkpoint: all."""
+        """A mask of the keys whose rows this process reads from a checkpoint; None: all."""
         return None
 
     rank = 0
@@ -75,10 +77,10 @@ class LocalTables:
         return [value]
 
     def refuse(self, is_training):
-        """There is nobody to tell that a step cannot begin."""
+        """Does nothing: no other rank waits for this step."""
 
     def begin_load(self, plans):
-        """One process has all tables; ranks that load its checkpoints follow the plans."""
+        """Keeps the placements, for ranks that load this process's next checkpoint."""
         self.plans = plans
 
     def finish_step(self):

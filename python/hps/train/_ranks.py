@@ -1,12 +1,20 @@
-"""The ranks of a process group: which of them has a row, and what they exchange in a step.
+"""The ranks of a process group: which rank has which rows, and what ranks exchange in a step.
 
-Unless a table is localized, a row is owned by the rank that a hash of its key names. Hot rows are
-held by every rank: of a "replicated" table all, of a "distributed" one none, of "hybrid" and "auto"
-tables those that were measured as hot (none of a bounded table: its ranks drop rows on their own).
-If ranks share memory, "auto" tables are localized where that spreads the work evenly, as measured
-in their first step: the bytes of an exchange cost little then, and a localized table's keys are
-looked at once.
-src/train_cpu/rank_step.h has a step, with three exchanges for all tables: keys, rows, gradients.
+Every row has one owner, the rank that saves and exports it. For a localized table that is the
+table's holder; otherwise it is the rank that a hash of the row's key selects. Hot rows are also
+copied to every other rank. Which rows are hot depends on the table's placement:
+
+    "distributed"       none
+    "replicated"        all
+    "hybrid", "auto"    those whose keys were in at least half of the ranks' batches of the first
+                        steps; none if the table has `rows_max`, because each rank then erases rows
+                        without asking the others
+
+If ranks share memory, "auto" tables become localized, as long as the work is spread evenly over the
+ranks. The work is measured in each table's first step. With shared memory an exchange costs little,
+and the keys of a localized table are looked up on one rank only.
+
+A step has three exchanges, each for all tables: keys, rows, gradients (src/train_cpu/rank_step.h).
 """
 
 import dataclasses
@@ -23,12 +31,12 @@ from hps.train._exchange import FILES, GRADIENTS, KEYS, MEETING, ROWS, make_exch
 from hps.train._table import learning_rate
 
 _HOT_SHARE = 0.5  # a key is hot if at least half of the ranks' batches have it
-_IMBALANCE_MAX = 1.1  # of the work of localized tables: the busiest rank's over the mean
+_IMBALANCE_MAX = 1.1  # work of the busiest rank / mean over all ranks, of localized tables
 
 
 def _spread(loads, rank_count):
-    """The rank of each table: the largest first, each to the rank that has the least; and what the
-    busiest rank has over the mean."""
+    """Gives tables to ranks, the largest table first, each to the rank with the least load so far.
+    Returns {table: rank}, and the load of the busiest rank divided by the mean."""
     totals, found = [0] * rank_count, {}
     for name in sorted(loads, key=lambda name: (-loads[name], name)):
         rank = totals.index(min(totals))
@@ -39,7 +47,7 @@ def _spread(loads, rank_count):
 
 @dataclasses.dataclass(eq=False)
 class _Work:
-    """What `backward` needs of a forward call."""
+    """What `forward` keeps for `backward`."""
 
     tables: list
     step: object
@@ -47,7 +55,7 @@ class _Work:
 
 
 class RankedTables:
-    """As LocalTables, for the ranks of a process group together."""
+    """Has the interface of LocalTables; the tables are shared by the ranks of a process group."""
 
     def __init__(self, tables, group, hot_steps, share_memory):
         settings = [f"{hot_steps=}", f"{share_memory=}", *map(repr, tables)]
@@ -61,44 +69,46 @@ class RankedTables:
             table.name: _engine.RankTable(self.shards[table.name], self._holders.get(table.name),
                                           table.placement == "replicated") for table in tables}
         self._ids = {table.name: i for i, table in enumerate(tables)}
-        self._steps = {}  # index work to use again, by the tables of the step
+        self._steps = {}  # RankSteps that are free to use again, by the names of their tables
         self._hot = {table.name: np.empty(0, np.int64) for table in tables}
         self._balanced = {table.name: table for table in tables
                           if table.placement in ("auto", "hybrid") and not table.rows_max}
         self._counted = {name: [] for name in self._balanced}
         self._undecided = {t.name for t in self._balanced.values() if t.placement == "auto"}
-        self.plans = []  # the loads that placements were decided by, for checkpoints
+        self.plans = []  # the loads by which tables were placed; a checkpoint keeps them
         self._hot_steps, self._steps_left = hot_steps, hot_steps if self._balanced else 0
         self._is_balance_due = False
-        self._calls = 0  # of forward, so far
-        self._open = weakref.WeakSet()  # steps whose backward is to come
+        self._calls = 0  # calls of forward so far
+        self._open = weakref.WeakSet()  # _Work of steps whose backward has not been called yet
 
     @property
     def is_shared(self):
         return self._exchange.is_shared
 
     def owns(self, table, keys):
-        """Which keys' rows this rank exports and saves."""
+        """A mask of the keys whose rows this rank exports and saves."""
         if table.name in self._holders:
             return np.full(keys.size, self._holders[table.name] == self.rank)
         return _engine.owners(keys, self.rank_count) == self.rank
 
     def loads(self, table, keys):
-        """Which keys' rows this rank reads from a checkpoint; hot rows are chosen anew."""
+        """A mask of the keys whose rows this rank reads from a checkpoint; None: all. Copies of hot
+        rows are not read: hot rows are chosen again after a load."""
         return None if table.placement == "replicated" else self.owns(table, keys)
 
     def gather(self, value):
-        """The values of all ranks, in a save, a load or an export."""
+        """The values of all ranks. Only for a save, a load or an export."""
         self._meet(FILES)
         return self._exchange.gather(value)
 
     def _meet(self, kind):
-        """Before ranks tell each other what is not of a step: fails if one makes another call."""
+        """Called before an exchange that is not part of a step. Raises on all ranks if one of them
+        is at another call than the others."""
         self._exchange.check(kind, self._exchange.meet(kind))
 
     def _decide(self, batches):
-        """Places the "auto" tables of a step that had none before. Those that a checkpoint of other
-        ranks has filled move to their holder."""
+        """Decides the placement of "auto" tables in their first step. A table that becomes
+        localized and has rows already, from a checkpoint, is moved to its holder."""
         self._meet(MEETING)
         loads = {batch.table.name: batch.keys.numel() * batch.table.dim for batch in batches
                  if batch.table.name in self._undecided}
@@ -109,8 +119,8 @@ class RankedTables:
             self._bring_together(name)
 
     def begin_load(self, plans):
-        """Before rows of a checkpoint are written: places tables as its ranks did, and forgets
-        which rows were hot, because each row is written by its owner alone."""
+        """Called before the rows of a checkpoint are written. Places tables as the ranks that saved
+        it had placed them. Forgets which rows were hot, because only its owner writes a row."""
         for loads in plans:
             self._follow_plan(loads)
         for name in self._balanced:
@@ -121,9 +131,9 @@ class RankedTables:
         self._is_balance_due = False
 
     def _follow_plan(self, loads):
-        """Localizes the undecided tables among these, by their loads, less the largest if they are
-        in the way, and less those without keys, of which nothing is known. Returns the names of the
-        localized ones."""
+        """Decides about the undecided tables among `loads`, and returns the names of those that are
+        localized now. Tables without load are not localized, because nothing is known of them.
+        While the ranks' work would be too uneven, the largest table is left out."""
         left = {name: load for name, load in loads.items() if name in self._undecided}
         self._undecided -= left.keys()
         if left:
@@ -143,7 +153,7 @@ class RankedTables:
         return list(left)
 
     def _bring_together(self, name):
-        """Moves the rows of a table, which were spread by their keys, to its holder."""
+        """Moves all rows of a table to its holder. Before, a hash of the key placed each row."""
         shard, holder = self.shards[name], self._holders[name]
         rows = shard.read_rows(True)
         if not any(self._exchange.gather(rows["keys"].size + rows["pending_keys"].size)):
@@ -164,8 +174,7 @@ class RankedTables:
                                      [self._ids[name] for name in names])
 
     def refuse(self, is_training):
-        """Tells the others that this rank cannot begin the step, because of the error that it
-        raises."""
+        """Tells the other ranks that this rank cannot begin the step."""
         self._begin_call(is_training)
         self._exchange.refuse()
 
@@ -174,7 +183,8 @@ class RankedTables:
         self._exchange.begin(self._calls, is_training)
 
     def forward(self, batches, training: bool = True):
-        """The outputs [rows, dim], views of one buffer, and what `backward` needs."""
+        """Returns the outputs, [rows, dim] for each batch, which are views of one buffer, and the
+        _Work for `backward` (None without training)."""
         self._begin_call(training)
         names = tuple(batch.table.name for batch in batches)
         if not self._undecided.isdisjoint(names):
@@ -207,7 +217,8 @@ class RankedTables:
         return [view.view(-1, batch.table.dim) for view, batch in zip(views, batches)], work
 
     def _sizes(self, step):
-        """Of the pieces to and from each rank, by kind; see PieceSizes in rank_part.h."""
+        """The sizes of the pieces to and from each rank, one list for each kind of piece; see
+        PieceSizes in src/train_cpu/rank_part.h."""
         return list(zip(*(step.sizes(rank) for rank in range(self.rank_count))))
 
     def evaluate(self, batches):
@@ -245,15 +256,16 @@ class RankedTables:
             self._is_balance_due = not self._steps_left
 
     def _balance_between_steps(self):
-        """A step that looked up before the hot rows changed, and updates after it, would leave
-        copies of a row unequal: waits for a time when no rank has such a step."""
+        """Chooses the hot rows if no rank has a step between its forward and its backward;
+        otherwise the next step tries again. Such a step would update the copies of the rows that
+        were hot when it looked them up, and copies of a row would differ."""
         self._meet(MEETING)
         if not any(self._exchange.gather(len(self._open))):
             self._is_balance_due = False
             self._balance()
 
     def _balance(self):
-        """Chooses the hot rows anew from the counted steps."""
+        """Chooses the hot rows from the keys of the counted steps."""
         for name, table in self._balanced.items():
             keys = np.concatenate(self._counted[name] or [np.empty(0, np.int64)])
             self._counted[name] = []
@@ -270,8 +282,9 @@ class RankedTables:
             self._tables[name].set_hot(self._hot[name])
 
     def _move(self, table, hotter, colder):
-        """Copies rows to every rank, and drops copies. Returns the keys of the former: a key that
-        waits for admission has no row, and waits at its owner."""
+        """Copies the rows of the keys `hotter` to every rank, and erases the copies of `colder`.
+        Returns the keys whose rows were copied: a key of `hotter` that still waits for admission
+        has no row to copy."""
         shard = self.shards[table.name]
         rows = shard.read_rows(True)
         rows = _checkpoint.pick(rows, np.isin(rows["keys"], hotter) & self.owns(

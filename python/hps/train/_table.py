@@ -1,4 +1,4 @@
-"""What a user says of a table: its width, optimizer, first values, placement and life of rows."""
+"""The settings of a table: width, optimizer, initial values, placement, when rows come and go."""
 
 import dataclasses
 import math
@@ -39,7 +39,8 @@ class Adagrad:
 
 @dataclasses.dataclass
 class Adam:
-    """Lazy: only rows of a batch are updated, each with the bias correction of its own steps."""
+    """Lazy Adam: a step updates only the rows of its keys. The bias correction of a row counts the
+    updates of that row."""
 
     lr: float = 0.001
     betas: tuple[float, float] = (0.9, 0.999)
@@ -51,7 +52,7 @@ class Adam:
 
 @dataclasses.dataclass(frozen=True)
 class Uniform:
-    """First values of a row, in [low, high); they depend on key and seed only."""
+    """Initial values of a row, uniform in [low, high). They depend on the key and the seed only."""
 
     low: float
     high: float
@@ -62,15 +63,20 @@ class Uniform:
 class Table:
     """One embedding table. Every 64-bit key is legal; a key gets a row when it first occurs.
 
-    name          1 to 120 of the characters a-z A-Z 0-9 _ -, as serving has them
-    pooling       of a bag of keys: "sum", "mean", "none" (a row for every key)
-    init          None: uniform in +-1/sqrt(dim)
-    placement     over the ranks of a process group: "distributed" (rows by a hash of the key),
-                  "localized" (all on one rank), "replicated" (all on every rank), "hybrid" (hot
-                  rows on every rank, the others distributed), "auto" (hot rows as measured)
-    admit_after   steps that must have a key before it gets a row; until then it has zeros
-    expire_after  a row that was not in so many last steps is erased; 0: never
-    rows_max      the least recently seen rows beyond it (per rank) are erased; 0: no bound
+    name          1 to 120 of the characters a-z A-Z 0-9 _ -, as in serving
+    pooling       how the rows of a bag of keys become one: "sum", "mean"; "none": a row for each
+                  key
+    init          initial values; None: uniform in +-1/sqrt(dim)
+    placement     which rank of a process group has a row. "distributed": a hash of the key selects
+                  the rank. "localized": one rank has the whole table. "replicated": every rank has
+                  it. "hybrid": every rank has the hot rows, the others are distributed. "auto":
+                  localized if that spreads the work evenly over ranks that share memory, else
+                  hybrid
+    admit_after   number of steps that must have a key before it gets a row; until then its values
+                  are zeros
+    expire_after  a row whose key was not in this number of steps is erased; 0: never
+    rows_max      bound of the rows on each rank; the least recently seen rows beyond it are
+                  erased; 0: no bound
     """
 
     name: str

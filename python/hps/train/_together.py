@@ -1,11 +1,12 @@
-"""Work that all ranks do at once, and that all must know to have failed."""
+"""Work that all ranks do at the same time. If it fails on one rank, all ranks raise an error."""
 
 import errno
 
 
 def together(engine, work, what, still=""):
-    """The results of `work` on all ranks. An error of one rank is raised on all: as OSError where
-    it is one, else as RuntimeError. The message: `what` (why), `still`."""
+    """Calls `work` on every rank and returns the results of all ranks. If it fails on any rank,
+    every rank raises: OSError if all errors are OSErrors (of a full disk, for example), else
+    RuntimeError. The message is `what`, each rank's error in brackets, and `still`."""
     result = error = None
     try:
         result = work()
@@ -24,13 +25,14 @@ def together(engine, work, what, still=""):
 
 
 def _number_of(error):
-    """Of an OSError; None: it is another error."""
+    """The errno of an OSError; None for any other error."""
     return (error.errno or errno.EIO) if isinstance(error, OSError) else None
 
 
 def agreed(engine, work, what):
-    """The result of this rank's `work`. Its own error is raised as it is; an error of another rank
-    as ValueError, with the message `what` (why)."""
+    """Calls `work` on every rank and returns this rank's result. If `work` fails on this rank, its
+    error is raised unchanged. If it fails on other ranks only, ValueError is raised; its message is
+    `what` with their errors in brackets."""
     result = error = None
     try:
         result = work()
