@@ -24,8 +24,6 @@
 namespace hps {
 namespace {
 
-using ::testing::HasSubstr;
-
 constexpr uint32_t kWideDim = 4;    // of table `wide`
 constexpr uint32_t kNarrowDim = 3;  // of table `narrow`: its rows are not aligned for vectors
 constexpr int64_t kPairKeys = 2;    // of table `narrow`, for each sample
