@@ -2,7 +2,6 @@
 // in host memory and, in a build with CUDA, on a GPU.
 #include "inference/device_lookup.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
