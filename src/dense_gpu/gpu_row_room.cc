@@ -24,6 +24,9 @@ bool Suits(uint64_t has, uint64_t wanted) {
   return has >= wanted && (has <= kBufferBytesKept || wanted > has / 4);
 }
 
+// The host copies the keys of a large batch while earlier ones are on their way to the device.
+constexpr size_t kKeyBytesOfCopy = size_t{512} << 10;
+
 uint64_t SizeFor(uint64_t wanted) { return std::bit_ceil(std::max(wanted, kBufferBytesMin)); }
 
 }  // namespace
@@ -108,21 +111,28 @@ absl::StatusOr<RowRoom::Room> GpuRowRoom::Make(std::span<const KeyPiece> pieces,
   HPS_RETURN_IF_ERROR(
       GrowDeviceBuffer(keys_, "keys of a batch", statuses_at + key_count, stream_.get()));
   HPS_RETURN_IF_ERROR(GrowRows(row_bytes));
-  HPS_RETURN_IF_ERROR(SendKeys(pieces, key_bytes));
+  HPS_RETURN_IF_ERROR(SendKeys(pieces));
   return Room{.keys = keys_.at<const Key>(0),
               .rows = rows_.data(),
               .statuses = keys_.at<KeyStatus>(statuses_at)};
 }
 
-// Earlier keys are on their way to the device while later ones are copied.
-absl::Status GpuRowRoom::SendKeys(std::span<const KeyPiece> pieces, uint64_t key_bytes) {
-  const auto send = [&](std::span<const std::byte> copied) {
-    std::byte* const to = keys_.data() + (copied.data() - host_.data());
-    return CudaStatus(
-        cudaMemcpyAsync(to, copied.data(), copied.size(), cudaMemcpyHostToDevice, stream_.get()),
-        "copy of a batch's keys");
+absl::Status GpuRowRoom::SendKeys(std::span<const KeyPiece> pieces) {
+  size_t copied = 0, sent = 0;
+  const auto send = [&] {
+    const size_t begin = std::exchange(sent, copied);
+    if (begin == copied) return absl::OkStatus();
+    return CudaStatus(cudaMemcpyAsync(keys_.data() + begin, host_.data() + begin, copied - begin,
+                                      cudaMemcpyHostToDevice, stream_.get()),
+                      "copy of a batch's keys");
   };
-  return key_copy_.Run(pieces, {host_.data(), key_bytes}, send);
+  for (const KeyPiece& piece : pieces) {
+    if (piece.key_count == 0) continue;
+    std::memcpy(host_.data() + copied, piece.keys, piece.key_count * sizeof(Key));
+    copied += piece.key_count * sizeof(Key);
+    if (copied - sent >= kKeyBytesOfCopy) HPS_RETURN_IF_ERROR(send());
+  }
+  return send();
 }
 
 absl::Status GpuRowRoom::ReadStatuses(std::span<KeyStatus> to) {

@@ -17,7 +17,6 @@
 #include "base/byte_budget.h"
 #include "base/clock.h"
 #include "dense/device_rows.h"
-#include "dense/key_copy.h"
 #include "l1_gpu/cuda_resources.h"
 
 namespace hps {
@@ -44,14 +43,13 @@ class GpuRowRoom final : public RowRoom {
       : device_(device), budget_(std::move(budget)) {}
   absl::Status SetUp();
   absl::Status GrowRows(uint64_t row_bytes);
-  absl::Status SendKeys(std::span<const KeyPiece> pieces, uint64_t key_bytes);
+  absl::Status SendKeys(std::span<const KeyPiece> pieces);
 
   const int device_;
   const std::shared_ptr<ByteBudget> budget_;
   std::optional<ByteBudget::Lease> lease_;  // for rows_
   CudaStream stream_;
   CudaEvent passed_;
-  KeyCopy key_copy_;
   PinnedBuffer host_;  // keys on their way to the device, or statuses on theirs to the host
   DeviceBuffer keys_;  // and statuses
   DeviceBuffer rows_;

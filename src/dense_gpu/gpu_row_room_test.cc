@@ -42,7 +42,7 @@ class GpuRowRoomTest : public ::testing::Test {
   }
 };
 
-// The large batches are copied by several threads.
+// The keys of large batches go there in several copies.
 TEST_F(GpuRowRoomTest, KeysOfBatchesOfAllSizesGoToTheDevice) {
   const auto room = GpuRowRoom::Create(0, nullptr);
   ASSERT_TRUE(room.ok()) << room.status();
@@ -51,7 +51,7 @@ TEST_F(GpuRowRoomTest, KeysOfBatchesOfAllSizesGoToTheDevice) {
     ASSERT_NO_FATAL_FAILURE(CheckKeys(**room, count, ++first));
 }
 
-TEST_F(GpuRowRoomTest, RoomsShareTheThreadsThatHelp) {
+TEST_F(GpuRowRoomTest, RoomsOfSeveralThreadsDoNotDisturbEachOther) {
   std::vector<std::thread> threads;
   for (Key i = 0; i < 4; ++i) {
     threads.emplace_back([i] {

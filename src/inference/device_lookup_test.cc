@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "dense/key_copy.h"
 #include "hps/store.h"
 #include "inference/batch_executor.h"
 #include "inference/pooling.h"
@@ -43,13 +42,12 @@ class HostRoom final : public RowRoom {
   Stream stream() const override { return {}; }
   absl::StatusOr<Room> Make(std::span<const KeyPiece> pieces, uint64_t row_bytes) override {
     if (!machine_.room_error.ok()) return machine_.room_error;
-    size_t key_count = 0;
-    for (const KeyPiece& piece : pieces) key_count += piece.key_count;
-    keys_.resize(key_count);
-    const auto send = [](std::span<const std::byte>) { return absl::OkStatus(); };
-    const absl::Status copied =
-        key_copy_.Run(pieces, std::as_writable_bytes(std::span(keys_)), send);
-    if (!copied.ok()) return copied;
+    keys_.clear();
+    for (const KeyPiece& piece : pieces) {
+      keys_.resize(keys_.size() + piece.key_count);
+      std::memcpy(keys_.data() + keys_.size() - piece.key_count, piece.keys,
+                  piece.key_count * sizeof(Key));
+    }
     rows_.assign(row_bytes / sizeof(double) + 1, -1);
     statuses_.assign(keys_.size(), KeyStatus::kAbsent);
     return Room{.keys = keys_.data(),
@@ -63,7 +61,6 @@ class HostRoom final : public RowRoom {
 
  private:
   HostMachine& machine_;
-  KeyCopy key_copy_;
   std::vector<Key> keys_;
   std::vector<double> rows_;
   std::vector<KeyStatus> statuses_;
@@ -384,7 +381,7 @@ TEST_P(DeviceLookupTest, RequestsOfAllKindsGetTheScoresOfTheHost) {
   EXPECT_EQ(machine_.runs_from_host, 0);
 }
 
-// Its keys are copied by several threads, and its lookup has many pieces.
+// Its keys go to the device in several copies, and its lookup has many pieces.
 TEST_P(DeviceLookupTest, ALargeBatchGetsTheScoresOfTheHost) {
   ASSERT_NO_FATAL_FAILURE(CheckSame({NewRequest(20'000, false, 5), NewRequest(9'999, true)}));
   EXPECT_EQ(device_runs(), 1U);
