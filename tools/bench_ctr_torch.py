@@ -21,64 +21,25 @@ import time
 import numpy as np
 import torch
 
-CRITEO_ROWS = [1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194,
-               27, 14992, 5461306, 10, 5652, 2173, 4, 7046547, 18, 15, 286181, 105, 142572]
-SMALL_TABLE_ROWS = 100_000
+import dlrm_torch as dlrm
+
 SCALE, QUICK_SCALE = 0.05, 0.002  # of larger ones, as bench/ctr/ctr_scenario.cc
-DIM, DENSE = 32, 13
-ALPHA = 1.05
+DIM = 32
 ID_SETS = 16
 RUNS = {1: 2000, 64: 600, 1024: 120}
 WANTED = {1: 3.0, 64: 1.5, 1024: 1.1}
-
-
-def mlp(*widths: int, last: torch.nn.Module) -> torch.nn.Sequential:
-    layers: list[torch.nn.Module] = []
-    for width, following in zip(widths, widths[1:]):
-        layers += [torch.nn.Linear(width, following), torch.nn.ReLU()]
-    return torch.nn.Sequential(*layers[:-1], last)
-
-
-class Dlrm(torch.nn.Module):
-    def __init__(self, rows: list[int]) -> None:
-        super().__init__()
-        self.tables = torch.nn.ModuleList(torch.nn.Embedding(count, DIM) for count in rows)
-        self.bottom = mlp(DENSE, 512, 256, DIM, last=torch.nn.ReLU())
-        features = len(rows) + 1
-        self.features = features
-        self.register_buffer("pairs", torch.tensor([features * i + j for i in range(features)
-                                                    for j in range(i)]))
-        self.top = mlp(len(self.pairs) + DIM, 512, 512, 256, 1, last=torch.nn.Sigmoid())
-
-    def forward(self, dense: torch.Tensor, *ids: torch.Tensor) -> torch.Tensor:
-        """Scores [batch, 1] of numbers [batch, DENSE] and the ids [batch] of each table."""
-        bottom = self.bottom(dense)
-        rows = [table(ids[i]) for i, table in enumerate(self.tables)]
-        features = torch.cat([bottom, *rows], 1).view(-1, self.features, DIM)
-        products = torch.bmm(features, features.transpose(1, 2)).flatten(1)
-        return self.top(torch.cat([bottom, products.index_select(1, self.pairs)], 1))
-
-
-def draw(rows: list[int], batch: int, random: np.random.Generator) -> torch.Tensor:
-    """Ids [table, batch] of a power law, by inversion of its sums."""
-    ids = []
-    for count in rows:
-        sums = np.cumsum(np.arange(1, count + 1, dtype=np.float64) ** -ALPHA)
-        ranks = np.minimum(np.searchsorted(sums, random.random(batch) * sums[-1]), count - 1)
-        ids.append(random.permutation(count)[ranks])
-    return torch.from_numpy(np.stack(ids))
 
 
 def pytorch_us(rows: list[int], quick: bool) -> dict[int, float]:
     """Median microseconds of a batch, by its size."""
     torch.manual_seed(1)
     random = np.random.default_rng(1)
-    model = Dlrm(rows).eval()
+    model = dlrm.Dlrm(rows, DIM).eval()
     figures = {}
     for batch, runs in RUNS.items():
         runs = 4 if quick else runs
-        sets = [draw(rows, batch, random) for _ in range(ID_SETS)]
-        dense = torch.randn(batch, DENSE)
+        sets = [torch.from_numpy(dlrm.draw(rows, batch, random)) for _ in range(ID_SETS)]
+        dense = torch.randn(batch, dlrm.DENSE)
         times = []
         with torch.inference_mode():
             for run in range(runs + runs // 10 + ID_SETS):
@@ -104,8 +65,7 @@ def main() -> int:
     parser.add_argument("--out", help="also write the figures as JSON")
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
-    scale = QUICK_SCALE if asked.quick else SCALE
-    rows = [int(count * scale) if count > SMALL_TABLE_ROWS else count for count in CRITEO_ROWS]
+    rows = dlrm.table_rows(QUICK_SCALE if asked.quick else SCALE)
     before = hps_results(asked.hps, asked.quick)
     pytorch = pytorch_us(rows, asked.quick)
     after = hps_results(asked.hps, asked.quick)

@@ -6,6 +6,7 @@
 Three ways: one `embedding` call per table, the same in a CUDA graph, and one `index_select` over a
 table that holds all rows. Ids are dense row numbers, which PyTorch needs, drawn as the benchmark
 draws them (a power law of exponent 1.05). Prints samples/s, each batch size's best last.
+Needs tools/dlrm_torch.py beside it.
 """
 
 import argparse
@@ -15,11 +16,9 @@ import time
 
 import torch
 
-CRITEO_ROWS = [1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194,
-               27, 14992, 5461306, 10, 5652, 2173, 4, 7046547, 18, 15, 286181, 105, 142572]
-SMALL_TABLE_ROWS = 100_000
+import dlrm_torch as dlrm
+
 DIM = 128
-ALPHA = 1.05
 RUNS = {1024: 200, 8192: 60, 65536: 20}
 
 
@@ -27,11 +26,12 @@ def draw(rows: list[int], batch: int, generator: torch.Generator) -> torch.Tenso
     """Ids [table, batch] of a power law, by inversion of its sums."""
     ids = []
     for count in rows:
-        sums = torch.arange(1, count + 1, dtype=torch.float64, device="cuda").pow_(-ALPHA).cumsum(0)
+        ranks = torch.arange(1, count + 1, dtype=torch.float64, device="cuda")
+        sums = ranks.pow_(-dlrm.ALPHA).cumsum(0)
         at = torch.rand(batch, dtype=torch.float64, device="cuda", generator=generator) * sums[-1]
-        ranks = torch.searchsorted(sums, at).clamp_(max=count - 1)
+        drawn = torch.searchsorted(sums, at).clamp_(max=count - 1)
         scattered = torch.randperm(count, device="cuda", generator=generator)
-        ids.append(scattered[ranks])
+        ids.append(scattered[drawn])
     return torch.stack(ids)
 
 
@@ -85,8 +85,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.cuda.set_device(arguments.device)
     generator = torch.Generator("cuda").manual_seed(1)
-    rows = [int(count * arguments.scale) if count > SMALL_TABLE_ROWS else count
-            for count in CRITEO_ROWS]
+    rows = dlrm.table_rows(arguments.scale)
     figures = {}
     for batch in RUNS:
         figures[batch] = measure(rows, batch, generator)

@@ -10,8 +10,8 @@ sides get the same requests, but for the name of the model, from the same client
 computes with as many instances as the machine has cores; an instance computes with one thread.
 (--network-threads gives ONNX Runtime fewer instances of more threads.) First all answers are
 compared with PyTorch's. Then the sides are measured in turns, and the best of three rounds counts.
-perf_analyzer is not used: it asks for all outputs that a server lists, OUTPUT0 too, which
-`hps serve` refuses in a request by table names. Exit status: 0 when all answers were equal.
+perf_analyzer is not used: it asks for all outputs that a server lists, so that `hps serve` would
+send all rows beside the scores. Exit status: 0 when all answers were equal.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ import torch
 import tritonclient.http
 from tritonclient.grpc import service_pb2
 
-import bench_ctr_torch as dlrm
+import dlrm_torch as dlrm
+from bench_ctr_torch import DIM, QUICK_SCALE, SCALE
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools" / "triton_peer"))
@@ -73,12 +74,10 @@ class Model:
     """The DLRM in PyTorch, its requests with the scores that are expected, and its files."""
 
     def __init__(self, hps: pathlib.Path, work: pathlib.Path, quick: bool) -> None:
-        scale = dlrm.QUICK_SCALE if quick else dlrm.SCALE
-        self.rows = [int(count * scale) if count > dlrm.SMALL_TABLE_ROWS else count
-                     for count in dlrm.CRITEO_ROWS]
+        self.rows = dlrm.table_rows(QUICK_SCALE if quick else SCALE)
         torch.set_num_threads(1)
         torch.manual_seed(1)
-        self.torch = dlrm.Dlrm(self.rows).eval()
+        self.torch = dlrm.Dlrm(self.rows, DIM).eval()
         self.export(work / "model.onnx")
         split = run(hps, "split-onnx", work / "model.onnx", "--out", work / "model")
         (work / "model.onnx").unlink()
@@ -97,7 +96,7 @@ class Model:
 
     def samples(self, batch: int, seed: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """The inputs of a request, each [batch, ...], and PyTorch's scores [batch]."""
-        ids = dlrm.draw(self.rows, batch, np.random.default_rng(seed))
+        ids = torch.from_numpy(dlrm.draw(self.rows, batch, np.random.default_rng(seed)))
         dense = torch.randn(batch, dlrm.DENSE)
         with torch.inference_mode():
             scores = self.torch(dense, *ids).numpy().reshape(-1)
@@ -135,10 +134,10 @@ def write_triton_models(model: Model, directory: pathlib.Path, network: pathlib.
     hps_model = HPS_MODEL.replace("CONFIGURATION", str(directory / "hps.toml"))
     score, dense = io("output", "score", "FP32", 1), io("input", "dense", "FP32", dlrm.DENSE)
     keys = "".join(io("input", table, "INT64", 1) for table in model.tables)
-    rows = "".join(io("output", table, "FP32", 1, dlrm.DIM) for table in model.tables)
+    rows = "".join(io("output", table, "FP32", 1, DIM) for table in model.tables)
     triton_peer.write_model(directory, "rows", 'name: "rows"\n' + hps_model + keys + rows)
     triton_peer.write_model(directory, "dlrm", 'name: "dlrm"\n' + hps_model + dense + keys + score)
-    rows = "".join(io("input", name, "FP32", 1, dlrm.DIM) for name in model.network_inputs.values())
+    rows = "".join(io("input", name, "FP32", 1, DIM) for name in model.network_inputs.values())
     version = triton_peer.write_model(directory, "network", f"""name: "network"
 backend: "python"
 max_batch_size: 4096

@@ -2,7 +2,6 @@
 // in host memory and, in a build with CUDA, on a GPU.
 #include "inference/device_lookup.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -22,8 +21,6 @@
 
 namespace hps {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr uint32_t kWideDim = 4;    // of table `wide`
 constexpr uint32_t kNarrowDim = 3;  // of table `narrow`: its rows are not aligned for vectors
@@ -382,6 +379,12 @@ TEST_P(DeviceLookupTest, RequestsOfAllKindsGetTheScoresOfTheHost) {
   EXPECT_EQ(device_runs(), 3U * 7);  // one for each batch, whatever its size
   EXPECT_EQ(device_version_->predictor()->runs().device_failures, 0U);
   EXPECT_EQ(machine_.runs_from_host, 0);
+}
+
+// Its keys go to the device in several copies, and its lookup has many pieces.
+TEST_P(DeviceLookupTest, ALargeBatchGetsTheScoresOfTheHost) {
+  ASSERT_NO_FATAL_FAILURE(CheckSame({NewRequest(20'000, false, 5), NewRequest(9'999, true)}));
+  EXPECT_EQ(device_runs(), 1U);
 }
 
 // Catches: rows of a request that is not predicted in the place of the next one's.

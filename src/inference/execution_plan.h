@@ -56,6 +56,8 @@ struct ExecutionPlan {
   Prediction prediction;
   // By output of the network: index in the outputs, or OutputPlace::kNone.
   std::vector<size_t> prediction_outputs;
+  // Output that is a copy of the network's first one, or OutputPlace::kNone.
+  size_t joint_prediction = OutputPlace::kNone;
   uint64_t network_bytes = 0;  // that rows and inputs of the network take meanwhile
   // As planned; each gets its memory before the plan is executed.
   std::span<OutputTensor> outputs;
@@ -69,7 +71,8 @@ struct ExecutionPlan {
     return outputs[place.output].data + place.offset_bytes;
   }
 
-  // Fills in joint outputs whose rows were looked up for the tables' own outputs.
+  // Fills in joint outputs from the tables' own ones and the network's first one, where both are
+  // asked for.
   void CopyJointOutputs() const;
 };
 

@@ -13,6 +13,7 @@
 #include "base/limits.h"
 #include "base/macros.h"
 #include "inference/request_plan.h"
+#include "inference/row_outputs.h"
 #include "types/names.h"
 
 namespace hps {
@@ -79,6 +80,7 @@ class PredictionPlanner {
         outputs_(outputs),
         plan_(plan),
         prediction_(plan.prediction),
+        rows_(version, limits, plan.parts, outputs),
         bags_(version.tables().size()) {}
 
   absl::Status Make() {
@@ -90,22 +92,13 @@ class PredictionPlanner {
     HPS_RETURN_IF_ERROR(FeedInputs());
     AddParts();
     HPS_RETURN_IF_ERROR(by_des_ && request_.output_names.empty() ? AddJointOutput() : AddOutputs());
-    HPS_RETURN_IF_ERROR(CheckStatuses());
+    PlaceFirstOutput();
+    HPS_RETURN_IF_ERROR(rows_.CheckStatuses());
     DropUnread();
     return CheckResponse(outputs_, limits_);
   }
 
  private:
-  absl::Status NoSuchTensor(const char* kind, std::string_view name) const {
-    std::vector<std::string> names;
-    for (const ModelVersion::Table& table : version_.tables()) names.push_back(table.name);
-    for (const NetworkSignature::Input& input : signature_.inputs)
-      if (!input.table.has_value()) names.push_back(input.name);
-    for (const NetworkSignature::Output& output : signature_.outputs) names.push_back(output.name);
-    return absl::NotFoundError(absl::StrCat("the model has no ", kind, " '", Text(name), "'",
-                                            NearestNameHint(name, names)));
-  }
-
   bool IsDesRequest() const {
     return HasDesConvention(version_) &&
            std::any_of(request_.inputs.begin(), request_.inputs.end(),
@@ -160,7 +153,7 @@ class PredictionPlanner {
       if (!sent_.insert({i, &tensor}).second) return Invalid(tensor, "it is given twice");
       return absl::OkStatus();
     }
-    return NoSuchTensor("input", tensor.name);
+    return NoSuchTensor("input", tensor.name, version_);
   }
 
   absl::Status ReadBags(TableBags& bags) {
@@ -454,78 +447,54 @@ class PredictionPlanner {
       if (found != signature_.outputs.end()) {
         HPS_RETURN_IF_ERROR(
             AddNetworkOutput(static_cast<size_t>(found - signature_.outputs.begin()), name));
-      } else if (by_des_ && name == kRowsOutput) {
-        HPS_RETURN_IF_ERROR(AddJointOutput());
+      } else if (!by_des_) {
+        HPS_RETURN_IF_ERROR(rows_.Add(name));
       } else {
-        HPS_RETURN_IF_ERROR(AddTableOutput(name));
+        HPS_RETURN_IF_ERROR(AddDesOutput(name));
       }
     }
     return absl::OkStatus();
   }
 
+  // In HugeCTR's convention OUTPUT0 has predictions, so that it has no statuses.
+  absl::Status AddDesOutput(std::string_view name) {
+    if (name == kRowsOutput) return AddJointOutput();
+    if (name == kStatusOutput) return NoSuchTensor("output", name, version_);
+    return rows_.Add(name);
+  }
+
   absl::Status AddNetworkOutput(size_t index, std::string_view name) {
     const NetworkSignature::Output& output = signature_.outputs[index];
-    if (plan_.prediction_outputs[index] != OutputPlace::kNone) return AskedTwice(name);
     Shape shape{.dims = {static_cast<int64_t>(prediction_.batch)}, .dim_count = 1};
     if (output.sample_dims.size() >= kTensorDimsMax)
       return absl::OutOfRangeError(absl::StrCat("output '", Text(name), "': too many dimensions"));
     for (const int64_t dim : output.sample_dims) shape.dims[shape.dim_count++] = dim;
-    return AddNumbers(index, name, shape);
+    return AddNumbers(index, name, shape, plan_.prediction_outputs[index]);
   }
 
   absl::Status AddJointOutput() {
-    if (plan_.prediction_outputs[0] != OutputPlace::kNone) return AskedTwice(kRowsOutput);
     return AddNumbers(0, kRowsOutput,
-                      {.dims = {static_cast<int64_t>(prediction_.batch)}, .dim_count = 1});
+                      {.dims = {static_cast<int64_t>(prediction_.batch)}, .dim_count = 1},
+                      plan_.joint_prediction);
   }
 
-  absl::Status AddNumbers(size_t index, std::string_view name, const Shape& shape) {
+  // Sets `place`, the index of the new output among all.
+  absl::Status AddNumbers(size_t index, std::string_view name, const Shape& shape, size_t& place) {
+    if (place != OutputPlace::kNone) return AskedTwice(name);
     HPS_ASSIGN_OR_RETURN(
         const size_t bytes,
         OutputBytes(name, prediction_.batch,
                     signature_.outputs[index].sample_elements * sizeof(float), limits_));
-    plan_.prediction_outputs[index] = outputs_.size();
+    place = outputs_.size();
     AddOutputTensor(outputs_, name, Datatype::kFp32, shape, bytes);
     return absl::OkStatus();
   }
 
-  // Rows of a table, or their status, beside the network's outputs.
-  absl::Status AddTableOutput(std::string_view name) {
-    const bool is_status = name.ends_with(kStatusSuffix);
-    const std::string_view table_name =
-        is_status ? name.substr(0, name.size() - kStatusSuffix.size()) : name;
-    const std::optional<uint32_t> table = version_.IndexOfTable(table_name);
-    if (!table.has_value()) return NoSuchTensor("output", name);
-    const auto part = std::find_if(plan_.parts.begin(), plan_.parts.end(),
-                                   [&](const TablePart& each) { return each.table == *table; });
-    if (part == plan_.parts.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("output '", Text(name), "': the input '", Text(table_name), "' is missing"));
-    }
-    OutputPlace& place = is_status ? part->table_status : part->table_rows;
-    if (place.is_set()) return AskedTwice(name);
-    place = {.output = outputs_.size()};
-    if (is_status) {
-      AddOutputTensor(outputs_, name, Datatype::kUint8, part->key_shape, part->key_count);
-      return absl::OkStatus();
-    }
-    HPS_ASSIGN_OR_RETURN(const size_t bytes,
-                         OutputBytes(name, part->key_count, part->row_bytes, limits_));
-    Shape shape = part->key_shape;
-    shape.dims[shape.dim_count++] = version_.tables()[*table].dim;
-    AddOutputTensor(outputs_, name, Datatype::kFp32, shape, bytes);
-    return absl::OkStatus();
-  }
-
-  absl::Status CheckStatuses() const {
-    for (const TablePart& part : plan_.parts) {
-      if (!part.table_status.is_set() || part.table_rows.is_set()) continue;
-      const std::string& rows = version_.tables()[part.table].name;
-      return absl::InvalidArgumentError(absl::StrCat("output '", rows, Text(kStatusSuffix),
-                                                     "' requires output '", rows, "'; add '", rows,
-                                                     "' to the requested outputs"));
-    }
-    return absl::OkStatus();
+  // The network writes its first output once. OUTPUT0 is a copy only where both are asked for.
+  void PlaceFirstOutput() {
+    size_t& first = plan_.prediction_outputs.front();
+    if (first == OutputPlace::kNone)
+      first = std::exchange(plan_.joint_prediction, OutputPlace::kNone);
   }
 
   // A table that neither the network reads nor an output has is not looked up.
@@ -534,7 +503,7 @@ class PredictionPlanner {
       const bool is_read = std::any_of(
           signature_.inputs.begin(), signature_.inputs.end(),
           [&](const NetworkSignature::Input& input) { return input.table == part.table; });
-      return part.key_count == 0 || !(is_read || part.table_rows.is_set());
+      return part.key_count == 0 || !(is_read || part.rows().is_set());
     });
     for (const TablePart& part : plan_.parts) plan_.key_count += part.key_count;
   }
@@ -546,6 +515,7 @@ class PredictionPlanner {
   std::vector<OutputTensor>& outputs_;
   ExecutionPlan& plan_;
   Prediction& prediction_;
+  RowOutputs rows_;
   std::vector<TableBags> bags_;                // by table
   std::map<size_t, const InputTensor*> sent_;  // by input of the network
   bool by_des_ = false;                        // as HugeCTR's backend is asked

@@ -4,7 +4,9 @@
 // Two conventions (docs/ctr_models.md). By name: for each table that the network reads an input of
 // its name, INT64 [batch] or [batch, k], or ragged as NAME [n] with NAME.offsets [batch + 1]; and
 // the network's other inputs by their names. As HugeCTR's Triton backend: DES, CATCOLUMN and
-// ROWINDEX -> OUTPUT0. The rows of the tables may be asked for, too.
+// ROWINDEX -> OUTPUT0. The network's outputs by name and the rows of the tables may be asked for in
+// either one. OUTPUT0 has the rows of all tables of the request if the inputs come by name, and the
+// network's first output if they come as DES, CATCOLUMN and ROWINDEX.
 #pragma once
 
 #include <string_view>

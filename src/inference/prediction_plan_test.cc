@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "inference/execution_plan.h"
+#include "inference/model_metadata.h"
 #include "inference/model_version.h"
 #include "inference/request_plan.h"
 #include "inference/test_planned_model.h"
@@ -148,6 +149,82 @@ TEST_F(PredictionPlanTest, AsHugectr) {
   ExpectError(kInvalid, "keys left");
   add({0, 2, 1, 0, 1, 2, 3, 4, 5, 6}, 7);
   ExpectError(kInvalid, "goes back");
+}
+
+// As a load generator asks that wants every output of the model's metadata.
+TEST_F(PredictionPlanTest, EveryOutputByName) {
+  AddKeys("user", {2});
+  AddKeys("item", {2, 3});
+  AddKeys("other", {2, 2});
+  AddNumbers({2, 2});
+  const ModelMetadata model = DescribeModel("m", *version_);
+  for (const TensorMetadata& output : model.outputs) request_.output_names.push_back(output.name);
+  request_.output_names.push_back("OUTPUT0.status");
+  ASSERT_TRUE(Plan().ok()) << Plan();
+  EXPECT_TRUE(plan_.is_prediction);
+  ASSERT_EQ(outputs_.size(), request_.output_names.size());
+  for (size_t i = 0; i < outputs_.size(); ++i)
+    EXPECT_EQ(outputs_[i].name, request_.output_names[i]);
+  // The rows of all tables in declared order: 2 and 6 of 2 numbers, 4 of 4.
+  const OutputTensor& rows = outputs_[outputs_.size() - 2];
+  EXPECT_EQ(rows.name, "OUTPUT0");
+  EXPECT_THAT(rows.shape.values(), ElementsAre(32));
+  EXPECT_THAT(outputs_.back().shape.values(), ElementsAre(12));
+  ASSERT_EQ(plan_.parts.size(), 3U);
+  EXPECT_EQ(plan_.parts[1].joint_rows.offset_bytes, 16U);
+  EXPECT_EQ(plan_.parts[2].joint_rows.offset_bytes, 64U);
+  EXPECT_EQ(plan_.parts[2].joint_status.offset_bytes, 8U);
+  EXPECT_EQ(plan_.joint_prediction, OutputPlace::kNone);
+}
+
+// Catches: a table that is dropped although its rows are in OUTPUT0 only.
+TEST_F(PredictionPlanTest, JointRowsBesideScoresHaveEveryTableOfTheRequest) {
+  AddKeys("user", {2});
+  AddKeys("item", {2, 3});
+  AddKeys("other", {2});
+  AddNumbers({2, 2});
+  request_.output_names = {"score", "OUTPUT0"};
+  ASSERT_TRUE(Plan().ok()) << Plan();
+  EXPECT_EQ(plan_.parts.size(), 3U);
+  EXPECT_EQ(plan_.parts[2].rows().output, 1U);
+  request_.output_names = {"score", "OUTPUT0.status"};
+  ExpectError(kInvalid, "requires output 'OUTPUT0'");
+}
+
+TEST_F(PredictionPlanTest, EveryOutputAsHugectr) {
+  const auto add = [&](const std::vector<std::string_view>& names) {
+    Add("DES", Datatype::kFp32, {1, 4}, std::vector<float>(4, 1.0F));
+    AddKeys("CATCOLUMN", {1, 8});
+    Add("ROWINDEX", Datatype::kInt32, {1, 10}, std::vector<int32_t>{0, 1, 2, 0, 1, 2, 3, 4, 5, 6});
+    request_.output_names = names;
+  };
+  for (const bool joint_first : {true, false}) {
+    add(joint_first ? std::vector<std::string_view>{"OUTPUT0", "user", "score"}
+                    : std::vector<std::string_view>{"score", "user", "OUTPUT0"});
+    ASSERT_TRUE(Plan().ok()) << Plan();
+    EXPECT_EQ(plan_.prediction_outputs[0], joint_first ? 2U : 0U);
+    EXPECT_EQ(plan_.joint_prediction, joint_first ? 0U : 2U);
+    EXPECT_THAT(outputs_[plan_.joint_prediction].shape.values(), ElementsAre(2));
+    std::vector<float> score = {0.25F, 0.5F}, joint(2);
+    outputs_[plan_.prediction_outputs[0]].data = std::as_writable_bytes(std::span(score)).data();
+    outputs_[plan_.joint_prediction].data = std::as_writable_bytes(std::span(joint)).data();
+    plan_.CopyJointOutputs();
+    EXPECT_EQ(joint, score);
+    Forget();
+  }
+  add({"OUTPUT0", "OUTPUT0"});
+  ExpectError(kInvalid, "asked for twice");
+  add({"OUTPUT0", "OUTPUT0.status"});
+  ExpectError(kNotFound, "no output 'OUTPUT0.status'");
+  add({"OUTPUT0", "other"});
+  ExpectError(kInvalid, "the input 'other' is missing");
+}
+
+TEST_F(PredictionPlanTest, KeysOfAllSamplesTogetherGiveNoScores) {
+  AddKeys("KEYS", {1, 4});
+  Add("NUMKEYS", Datatype::kInt32, {1, 3}, std::vector<int32_t>{1, 3, 0});
+  request_.output_names = {"OUTPUT0", "score"};
+  ExpectError(kInvalid, "output 'score' is the network's");
 }
 
 TEST_F(PredictionPlanTest, WhatIsWrong) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -11,22 +10,12 @@
 #include "base/limits.h"
 #include "base/macros.h"
 #include "inference/prediction_plan.h"
+#include "inference/row_outputs.h"
 #include "inference/tensor_checks.h"
 #include "types/names.h"
 
 namespace hps {
 namespace {
-
-absl::Status NoSuchTensor(const char* kind, std::string_view name, const ModelVersion& version) {
-  std::vector<std::string> names;
-  for (const ModelVersion::Table& table : version.tables()) names.push_back(table.name);
-  if (HasKeysConvention(version)) {
-    for (const std::string_view other : {kKeysInput, kKeyCountsInput, kRowsOutput})
-      names.emplace_back(other);
-  }
-  return absl::NotFoundError(
-      absl::StrCat("the model has no ", kind, " '", Text(name), "'", NearestNameHint(name, names)));
-}
 
 bool IsKeysRequest(const TensorRequest& request, const ModelVersion& version) {
   const bool names_it =
@@ -50,7 +39,12 @@ class RequestPlanner {
   RequestPlanner(const ModelVersion& version, const PlanLimits& limits,
                  const TensorRequest& request, std::vector<OutputTensor>& outputs,
                  ExecutionPlan& plan)
-      : version_(version), limits_(limits), request_(request), outputs_(outputs), plan_(plan) {}
+      : version_(version),
+        limits_(limits),
+        request_(request),
+        outputs_(outputs),
+        plan_(plan),
+        rows_(version, limits, plan.parts, outputs) {}
 
   absl::Status Make() {
     const bool by_keys = IsKeysRequest(request_, version_);
@@ -60,12 +54,12 @@ class RequestPlanner {
       for (const std::string_view name : request_.output_names)
         HPS_RETURN_IF_ERROR(AddOutput(name));
     } else if (by_keys) {
-      HPS_RETURN_IF_ERROR(AddJointRows());
+      HPS_RETURN_IF_ERROR(rows_.AddJointRows());
     } else {
       for (size_t i = 0; i < plan_.parts.size(); ++i)
-        HPS_RETURN_IF_ERROR(AddTableRows(plan_.parts[i], request_.inputs[i].name));
+        HPS_RETURN_IF_ERROR(rows_.AddRowsOf(plan_.parts[i], request_.inputs[i].name));
     }
-    HPS_RETURN_IF_ERROR(CheckStatuses());
+    HPS_RETURN_IF_ERROR(rows_.CheckStatuses());
     DropUnwanted();
     return CheckResponse(outputs_, limits_);
   }
@@ -168,14 +162,10 @@ class RequestPlanner {
 
   // ---- Outputs ----
 
-  bool IsJointOutput(std::string_view name) const {
-    return (name == kRowsOutput || name == kStatusOutput) && HasKeysConvention(version_);
-  }
-
   bool AsksForJointOutput() const {
     const auto& names = request_.output_names;
     return std::any_of(names.begin(), names.end(),
-                       [&](std::string_view name) { return IsJointOutput(name); });
+                       [&](std::string_view name) { return IsJointOutput(version_, name); });
   }
 
   // OUTPUT0 has the tables in declared order.
@@ -185,85 +175,24 @@ class RequestPlanner {
   }
 
   absl::Status AddOutput(std::string_view name) {
-    if (IsJointOutput(name)) return name == kRowsOutput ? AddJointRows() : AddJointStatus();
-    std::string_view table_name = name;
-    const bool is_status = table_name.ends_with(kStatusSuffix);
-    if (is_status) table_name.remove_suffix(kStatusSuffix.size());
-    const std::optional<uint32_t> table = version_.IndexOfTable(table_name);
-    if (!table.has_value()) return NoSuchTensor("output", name, version_);
-    TablePart* const part = FindPart(*table);
-    if (part == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("output '", Text(name), "': the input '", Text(table_name), "' is missing"));
-    }
-    if (!is_status) return AddTableRows(*part, name);
-    if (part->table_status.is_set()) return AskedTwice(name);
-    part->table_status = {.output = outputs_.size()};
-    AddTensor(name, Datatype::kUint8, part->key_shape, part->key_count);
-    return absl::OkStatus();
+    if (!IsNetworkOutput(name)) return rows_.Add(name);
+    return absl::InvalidArgumentError(
+        absl::StrCat("output '", Text(name),
+                     "' is the network's: it can't be asked for with KEYS "
+                     "and NUMKEYS, which do not say the keys of each sample"));
   }
 
-  // `name` is the request's, which lives as long as the answer; the version may be gone by then.
-  absl::Status AddTableRows(TablePart& part, std::string_view name) {
-    if (part.table_rows.is_set()) return AskedTwice(name);
-    HPS_ASSIGN_OR_RETURN(const size_t bytes,
-                         OutputBytes(name, part.key_count, part.row_bytes, limits_));
-    part.table_rows = {.output = outputs_.size()};
-    Shape shape = part.key_shape;
-    shape.dims[shape.dim_count++] = version_.tables()[part.table].dim;
-    AddTensor(name, Datatype::kFp32, shape, bytes);
-    return absl::OkStatus();
-  }
-
-  absl::Status AddJointRows() {
-    if (std::exchange(has_joint_rows_, true)) return AskedTwice(kRowsOutput);
-    uint64_t bytes = 0;  // at most kKeysPerCallMax rows of at most kRowBytesMax each, as float32
-    for (TablePart& part : plan_.parts) {
-      part.joint_rows = {.output = outputs_.size(), .offset_bytes = static_cast<size_t>(bytes)};
-      bytes += part.key_count * part.row_bytes;
-    }
-    HPS_ASSIGN_OR_RETURN(const size_t checked_bytes, OutputBytes(kRowsOutput, bytes, 1, limits_));
-    Shape shape{.dim_count = 1};
-    shape.dims[0] = static_cast<int64_t>(bytes / sizeof(float));
-    AddTensor(kRowsOutput, Datatype::kFp32, shape, checked_bytes);
-    return absl::OkStatus();
-  }
-
-  absl::Status AddJointStatus() {
-    if (std::exchange(has_joint_status_, true)) return AskedTwice(kStatusOutput);
-    size_t count = 0;
-    for (TablePart& part : plan_.parts) {
-      part.joint_status = {.output = outputs_.size(), .offset_bytes = count};
-      count += part.key_count;
-    }
-    Shape shape{.dim_count = 1};
-    shape.dims[0] = static_cast<int64_t>(count);
-    AddTensor(kStatusOutput, Datatype::kUint8, shape, count);
-    return absl::OkStatus();
-  }
-
-  void AddTensor(std::string_view name, Datatype datatype, const Shape& shape, size_t byte_count) {
-    AddOutputTensor(outputs_, name, datatype, shape, byte_count);
-  }
-
-  // A status tells which level answered with the row, so that it comes with the row only.
-  absl::Status CheckStatuses() const {
-    for (const TablePart& part : plan_.parts) {
-      const bool has_rows = part.table_rows.is_set() || part.joint_rows.is_set();
-      if (has_rows || !(part.table_status.is_set() || part.joint_status.is_set())) continue;
-      const std::string rows = part.table_status.is_set() ? version_.tables()[part.table].name
-                                                          : std::string(kRowsOutput);
-      return absl::InvalidArgumentError(absl::StrCat("output '", rows, Text(kStatusSuffix),
-                                                     "' requires output '", rows, "'; add '", rows,
-                                                     "' to the requested outputs"));
-    }
-    return absl::OkStatus();
+  bool IsNetworkOutput(std::string_view name) const {
+    if (version_.predictor() == nullptr) return false;
+    const auto& outputs = version_.predictor()->signature().outputs;
+    return std::any_of(outputs.begin(), outputs.end(),
+                       [&](const NetworkSignature::Output& output) { return output.name == name; });
   }
 
   // A table whose rows are in no output is not looked up.
   void DropUnwanted() {
     std::erase_if(plan_.parts, [](const TablePart& part) {
-      return part.key_count == 0 || !(part.table_rows.is_set() || part.joint_rows.is_set());
+      return part.key_count == 0 || !part.rows().is_set();
     });
     plan_.key_count = 0;
     for (const TablePart& part : plan_.parts) plan_.key_count += part.key_count;
@@ -274,8 +203,7 @@ class RequestPlanner {
   const TensorRequest& request_;
   std::vector<OutputTensor>& outputs_;
   ExecutionPlan& plan_;
-  bool has_joint_rows_ = false;
-  bool has_joint_status_ = false;
+  RowOutputs rows_;
 };
 
 }  // namespace
@@ -283,6 +211,23 @@ class RequestPlanner {
 bool HasKeysConvention(const ModelVersion& version) {
   return !version.IndexOfTable(kKeysInput) && !version.IndexOfTable(kKeyCountsInput) &&
          !version.IndexOfTable(kRowsOutput);
+}
+
+absl::Status NoSuchTensor(const char* kind, std::string_view name, const ModelVersion& version) {
+  std::vector<std::string> names;
+  for (const ModelVersion::Table& table : version.tables()) names.push_back(table.name);
+  if (HasKeysConvention(version)) {
+    for (const std::string_view other : {kKeysInput, kKeyCountsInput, kRowsOutput})
+      names.emplace_back(other);
+  }
+  if (version.predictor() != nullptr) {
+    const NetworkSignature& signature = version.predictor()->signature();
+    for (const NetworkSignature::Input& input : signature.inputs)
+      if (!input.table.has_value()) names.push_back(input.name);
+    for (const NetworkSignature::Output& output : signature.outputs) names.push_back(output.name);
+  }
+  return absl::NotFoundError(
+      absl::StrCat("the model has no ", kind, " '", Text(name), "'", NearestNameHint(name, names)));
 }
 
 absl::Status PlanRequest(const ModelVersion& version, const PlanLimits& limits,

@@ -27,6 +27,9 @@ inline constexpr std::string_view kStatusSuffix = ".status";
 // Whether the model can be asked by KEYS and NUMKEYS.
 bool HasKeysConvention(const ModelVersion& version);
 
+// NOT_FOUND: the model has no such `kind`, "input" or "output". Names the nearest one.
+absl::Status NoSuchTensor(const char* kind, std::string_view name, const ModelVersion& version);
+
 // Fills in `outputs` (all but `data`) and `plan`; `outputs` must live as long as the plan, and keep
 // its size.
 // Errors: NOT_FOUND (an input or output that the model does not have; names the nearest),

@@ -202,6 +202,38 @@ class PredictionTest(CtrTestCase):
             thread.join()
         self.assertEqual(wrong, [])
 
+    def test_every_output_may_be_asked_for_at_once(self) -> None:
+        tables, samples = self.make("dcn")
+        self.serve()
+        # The tables in declared order, as the metadata lists them.
+        outputs = [tensor["name"] for tensor in self.http.get_model_metadata("dcn")["outputs"]]
+        declared = [name for name in outputs if name in tables]
+        self.assertEqual(set(outputs), {"score", "OUTPUT0", *tables,
+                                        *(f"{table}.status" for table in tables)})
+        batch = 6
+        inputs = by_name(tables, samples, slice(0, batch))
+        for client, module in self.clients:
+            answer = infer(client, module, "dcn", inputs, outputs)
+            self.assertEqual(list(answer), outputs)
+            self.assert_scores(answer["score"], samples["score"][:batch])
+            np.testing.assert_array_equal(
+                answer["OUTPUT0"], np.concatenate([answer[table].ravel() for table in declared]))
+            alone = infer(client, module, "dcn", {declared[0]: inputs[declared[0]]}, [declared[0]])
+            np.testing.assert_array_equal(answer[declared[0]], alone[declared[0]])
+        # As HugeCTR's backend is asked, OUTPUT0 has the scores.
+        flat = [inputs[table].reshape(batch, -1) for table in declared]
+        inputs = {"DES": inputs["dense"].reshape(1, -1),
+                  "CATCOLUMN": np.concatenate([keys.ravel() for keys in flat])[None],
+                  "ROWINDEX": np.concatenate([np.arange(batch + 1) * keys.shape[1]
+                                              for keys in flat])[None].astype(np.int32)}
+        for client, module in self.clients:
+            answer = infer(client, module, "dcn", inputs, outputs)
+            self.assert_scores(answer["score"], samples["score"][:batch])
+            np.testing.assert_array_equal(answer["OUTPUT0"], answer["score"].ravel())
+        keys = {"KEYS": inputs["CATCOLUMN"],
+                "NUMKEYS": np.array([[keys.size for keys in flat]], np.int32)}
+        self.refuse("dcn", keys, "'score' is the network's", outputs=outputs)
+
     def test_metadata_names_inputs_and_outputs(self) -> None:
         tables, _ = self.make("dcn")
         self.serve()
