@@ -75,15 +75,16 @@ void Replay(const std::function<void(std::span<const std::byte>)>& target,
 }
 
 TEST(FuzzReplayTest, RedisReply) {
+  // CLUSTER SLOTS of two masters, one with a replica.
+  const std::string slots =
+      "\x20*2\r\n*4\r\n:0\r\n:8191\r\n*3\r\n$9\r\n127.0.0.1\r\n:7000\r\n$1\r\na\r\n"
+      "*3\r\n$9\r\n127.0.0.1\r\n:7002\r\n$1\r\nb\r\n"
+      "*3\r\n:8192\r\n:16383\r\n*3\r\n$0\r\n\r\n:7001\r\n$1\r\nc\r\n";
   Replay(FuzzRedisReply,
          {"", "\x01", "\x05+OK\r\n-ERR no\r\n:42\r\n$5\r\na\r\nb\n\r\n$-1\r\n*0\r\n*-1\r\n",
           "\x01*2\r\n*2\r\n:1\r\n$1\r\nx\r\n*1\r\n$-1\r\n", "\x40*1000000000\r\n",
           "\xff$1000000000\r\nabc", "\x10$-2\r\nx\r\n",
-          "\x07*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n",
-          // CLUSTER SLOTS of two masters, one with a replica
-          "\x20*2\r\n*4\r\n:0\r\n:8191\r\n*3\r\n$9\r\n127.0.0.1\r\n:7000\r\n$1\r\na\r\n"
-          "*3\r\n$9\r\n127.0.0.1\r\n:7002\r\n$1\r\nb\r\n"
-          "*3\r\n:8192\r\n:16383\r\n*3\r\n$0\r\n\r\n:7001\r\n$1\r\nc\r\n",
+          "\x07*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n", slots,
           "\x03-MOVED 3999 127.0.0.1:6381\r\n-ASK 3999 ::1:6381\r\n-LOADING x\r\n",
           // HSCAN and SCAN
           "\x09*2\r\n$2\r\n17\r\n*2\r\n$8\r\n12345678\r\n$4\r\nabcd\r\n",
