@@ -47,7 +47,8 @@ CLI::App* AddImport(CLI::App& app, ImportArguments& arguments) {
       "The model: PATH has a sub-folder or file per table; all switch together")
       ->type_name("MODEL")
       ->excludes(table);
-  AddPath(*command, "--from", request.from, "Files of the table or the model")
+  AddPath(*command, "--from", request.from,
+          "Files of the table or the model; or redis://HOST:PORT, a Redis of HugeCTR")
       ->required()
       ->type_name("PATH");
   AddChoice<TableFormat>(
@@ -69,6 +70,8 @@ CLI::App* AddImport(CLI::App& app, ImportArguments& arguments) {
   AddText(*command, "--tensor", "a name", request.tensor,
           "safetensors: the [n, dim] tensor whose row numbers are the keys")
       ->type_name("NAME");
+  AddCount(*command, "--partitions", {1, kHugectrPartitionsMax}, request.partitions,
+           "hugectr-redis: HugeCTR's num_partitions (8)");
   AddParsed(
       *command, "--stream-from", ParseUpdateStart,
       [&request](const std::optional<UpdateStart>& start) { request.update_start = start; },

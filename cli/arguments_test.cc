@@ -134,7 +134,8 @@ TEST(ArgumentsTest, WrongUsageNamesCommandAndOption) {
   ExpectUsageError({"import", "--store", "s", "--config", "c", "--table", "m/t", "--from", "p"},
                    "excludes");
   ExpectUsageError({"import", "--store", "s", "--table", "m/t", "--from", "p", "--format", "x"},
-                   "'x' is not one of auto|hugectr|hugectr-bin|hugectr-rocksdb|npy|safetensors");
+                   "'x' is not one of auto|hugectr|hugectr-bin|hugectr-redis|hugectr-rocksdb|npy|"
+                   "safetensors");
   ExpectUsageError({"import", "--store", "s", "--table", "m/t", "--from", "p", "--dtype", "int8"},
                    "'int8'");
   ExpectUsageError({"import", "--store", "s", "--table", "m/t", "--from", "p", "--dim", "-1"},

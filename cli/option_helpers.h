@@ -22,7 +22,8 @@ inline const std::map<std::string, TableFormat> kImportFormats = {
     {"npy", TableFormat::kNpy},
     {"safetensors", TableFormat::kSafetensors},
     {"hugectr-bin", TableFormat::kHugectrBin},
-    {"hugectr-rocksdb", TableFormat::kHugectrRocksdb}};
+    {"hugectr-rocksdb", TableFormat::kHugectrRocksdb},
+    {"hugectr-redis", TableFormat::kHugectrRedis}};
 inline const std::map<std::string, TableFormat> kOutputFormats = {
     {"hugectr", TableFormat::kHugectr}, {"npy", TableFormat::kNpy}};
 inline const std::map<std::string, Dtype> kDtypes = {

@@ -103,6 +103,8 @@ ALLOWED = {
 UNTESTED = {
     "src/onnx/tensor_data.cc": "model_test.cc reads tensors of every kind through it",
     "src/onnx/fuzz_main.cc": "the entry point of libFuzzer; model_test.cc has mutants",
+    "src/l2_redis/fuzz_main.cc": "the entry point of libFuzzer; fuzz_replay_test.cc replays",
+    "src/l2_redis/redis_session.cc": "hugectr_redis_test.cc asks servers that end and hang with it",
     "src/inference/network_check_program.cc":
         "tests/server/ctr_test.py imports a network that fails in it",
     "src/base/fault_point.cc": "does nothing; fault_points_test.cc arms what takes its place",

@@ -35,6 +35,8 @@ struct RedisConfig {
   std::chrono::nanoseconds timeout = std::chrono::milliseconds(100);  // of each wait for a node
   std::chrono::nanoseconds write_timeout{0};  // of each change or insertion; 0 = 10 x timeout
   std::chrono::nanoseconds expire_after{0};   // of a row; 0 = never
+  // Tables imported under this id are read where HugeCTR HPS wrote them; nothing is written.
+  std::string hugectr_import_id;
 };
 
 }  // namespace hps

@@ -16,7 +16,15 @@
 
 namespace hps {
 
-enum class TableFormat { kAuto, kHugectr, kNpy, kSafetensors, kHugectrBin, kHugectrRocksdb };
+enum class TableFormat {
+  kAuto,
+  kHugectr,
+  kNpy,
+  kSafetensors,
+  kHugectrBin,
+  kHugectrRocksdb,
+  kHugectrRedis
+};
 
 struct Progress {
   std::string step;  // "reading keys", "sorting", "writing", ...
@@ -37,7 +45,7 @@ struct TableInMemory {
 struct ImportRequest {
   std::string name;  // "<model>/<table>"; or "<model>": each sub-folder or file of `from` is a
                      // table; its model.toml names tables and dense network
-  std::string from;
+  std::string from;  // a path, or redis://HOST:PORT (docs/table_formats.md)
   // Instead of `from`, for one table. Borrowed for the call.
   std::optional<TableInMemory> memory{};
   TableFormat format = TableFormat::kAuto;
@@ -46,6 +54,9 @@ struct ImportRequest {
   double default_value = 0.0;                 // every element of the default row
   std::optional<std::string> default_file{};  // .npy with [dim] elements, instead of default_value
   std::optional<std::string> tensor{};  // of a safetensors file: [n, dim], keys are row numbers
+  // Of kHugectrRedis: the num_partitions of HugeCTR HPS; default 8, as there; at most
+  // kHugectrPartitionsMax.
+  std::optional<uint32_t> partitions{};
   uint64_t memory_bytes_max = uint64_t{512} << 20;  // at least kImportMemoryBytesMin
   uint32_t threads = 0;                             // 0 = number of cores
   ProgressFunction progress{};
@@ -61,6 +72,7 @@ struct ImportRequest {
 };
 
 inline constexpr uint64_t kImportMemoryBytesMin = 256 << 10;
+inline constexpr uint32_t kHugectrPartitionsMax = 4096;
 
 struct ImportedTable {
   TableInfo info;

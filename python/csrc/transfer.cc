@@ -26,21 +26,22 @@ namespace nb = nanobind;
 
 constexpr char kCount[] = "a whole number, not below 0";
 
-constexpr std::array<std::pair<std::string_view, TableFormat>, 6> kFormats = {{
+constexpr std::array<std::pair<std::string_view, TableFormat>, 7> kFormats = {{
     {"auto", TableFormat::kAuto},
     {"hugectr", TableFormat::kHugectr},
     {"npy", TableFormat::kNpy},
     {"safetensors", TableFormat::kSafetensors},
     {"hugectr-bin", TableFormat::kHugectrBin},
     {"hugectr-rocksdb", TableFormat::kHugectrRocksdb},
+    {"hugectr-redis", TableFormat::kHugectrRedis},
 }};
 
 TableFormat FormatOf(const std::string& name) {
   for (const auto& [text, format] : kFormats)
     if (text == name) return format;
   RaiseInvalid(
-      "format: expected 'auto', 'hugectr', 'npy', 'safetensors', 'hugectr-bin' or "
-      "'hugectr-rocksdb', found '" +
+      "format: expected 'auto', 'hugectr', 'npy', 'safetensors', 'hugectr-bin', "
+      "'hugectr-rocksdb' or 'hugectr-redis', found '" +
       name + "'");
 }
 
@@ -85,6 +86,8 @@ ImportRequest ReadImport(const std::string& table, nb::dict options) {
     request.default_file = ReadPath(file, "default_file");
   if (const nb::object tensor = get("tensor"); !tensor.is_none())
     request.tensor = Cast<std::string>(tensor, "tensor", "a string");
+  if (const nb::object partitions = get("partitions"); !partitions.is_none())
+    request.partitions = Cast<uint32_t>(partitions, "partitions", kCount);
   if (const nb::object id = get("import_id"); !id.is_none())
     request.import_id = Cast<std::string>(id, "import_id", "a string");
   if (const nb::object from = get("stream_from"); !from.is_none()) {

@@ -20,7 +20,7 @@ __all__ = ["drop", "generate", "import_table", "inspect", "verify"]
 Progress: TypeAlias = "Callable[[str, int, int], object] | bool | None"
 
 # Options of import_table that say how files are to be read.
-_FILE_OPTIONS = ("format", "dim", "tensor")
+_FILE_OPTIONS = ("format", "dim", "tensor", "partitions")
 
 
 def import_table(store: str | os.PathLike, table: str, keys: Any = None, rows: Any = None, *,
@@ -29,7 +29,8 @@ def import_table(store: str | os.PathLike, table: str, keys: Any = None, rows: A
                  dim: int | None = None, dtype: str | None = None, default: float | None = None,
                  default_file: str | os.PathLike | None = None, tensor: str | None = None,
                  threads: int | None = None, progress: Progress = None,
-                 import_id: str | None = None, stream_from: str | None = None) -> dict:
+                 import_id: str | None = None, stream_from: str | None = None,
+                 partitions: int | None = None) -> dict:
     """Imports a table into the store at `store`, which is made if there is none.
 
     import_table(path, "m/t", keys, rows): arrays; rows [n, dim] float32, float16 or (uint16 for
@@ -39,8 +40,11 @@ def import_table(store: str | os.PathLike, table: str, keys: Any = None, rows: A
     import_table(path, "m/t", from_path=PATH): files. import_table(path, "m", from_path=PATH): a
         folder with a sub-folder for each table of the model, which switch together.
 
+    import_table(path, "m", from_path="redis://HOST:PORT"): tables in a Redis of HugeCTR.
+
     Of files only: format ("auto", "hugectr", "npy", "safetensors", "hugectr-bin",
-    "hugectr-rocksdb"), dim (where files do not tell) and tensor (of a safetensors file).
+    "hugectr-rocksdb", "hugectr-redis"), dim (where files do not tell), tensor (of a safetensors
+    file) and partitions (HugeCTR's num_partitions of a Redis; 8).
     Of all: dtype (where files do not tell; another dtype converts float32), default (a number: what
     every element of an absent key's row is) or default_file, threads, progress (a function of
     (step, done, total), or True for a bar of tqdm), stream_from (where the table begins to read its
@@ -56,7 +60,7 @@ def import_table(store: str | os.PathLike, table: str, keys: Any = None, rows: A
     return _import_into((_as_path(store, "store"), None), table, keys, rows, {
         "from_path": from_path, "format": format, "dim": dim, "dtype": dtype, "default": default,
         "default_file": default_file, "tensor": tensor, "threads": threads, "progress": progress,
-        "import_id": import_id, "stream_from": stream_from})
+        "import_id": import_id, "stream_from": stream_from, "partitions": partitions})
 
 
 def _import_into(target: Any, table: str, keys: Any, rows: Any, options: dict) -> dict:

@@ -52,7 +52,9 @@ constexpr Note kModelNotes[] = {
 };
 
 constexpr Note kLevel2Notes[] = {
-    {"num_partitions", "not needed: partitions follow the budget"},
+    {"num_partitions",
+     "not needed: partitions follow the budget; `hps import --from redis://HOST:PORT` takes it as "
+     "--partitions"},
     {"max_batch_size", "not needed"},
     {"allocation_rate", "set [l2] bytes_max, the budget of all tables"},
     {"overflow_margin",

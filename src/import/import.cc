@@ -82,12 +82,6 @@ void AddWarnings(const ImportSource& table, const ElementCounts& counts,
   }
 }
 
-UpdateStart Now() {
-  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
-  return {.kind = UpdateStart::Kind::kTime,
-          .time_ms = std::chrono::duration_cast<std::chrono::milliseconds>(since_1970).count()};
-}
-
 // Nodes that give the same import id share rows, so their streams must begin at the same records.
 absl::Status SetImportId(const ImportOptions& options, BulkImport& import) {
   if (options.import_id.empty()) return absl::OkStatus();
@@ -107,7 +101,7 @@ absl::Status SetImportId(const ImportOptions& options, BulkImport& import) {
 absl::StatusOr<ImportReport> RunImport(const ImportPlan& plan, BulkImport& import,
                                        const ImportOptions& options, ImportEffort* effort) {
   const TimePoint begin = RealClock().Now();
-  import.SetUpdateStart(options.update_start.value_or(Now()));
+  import.SetUpdateStart(options.update_start.value_or(plan.begin));
   HPS_RETURN_IF_ERROR(SetImportId(options, import));
   HPS_ASSIGN_OR_RETURN(const size_t lane_count, LaneCount(options));
   HPS_RETURN_IF_ERROR(CheckRoom(plan, options.spill_directory));

@@ -21,8 +21,8 @@ struct ImportOptions {
   uint64_t memory_bytes_max = uint64_t{512} << 20;
   uint32_t threads = 0;  // 0 = the number of cores
   ProgressFunction progress{};
-  // Where the tables begin to read their update streams; nullopt = at the time when the import
-  // began, so that changes published while it runs are not missed.
+  // Where the tables begin to read their update streams; nullopt = at plan.begin, so that changes
+  // published while the import runs are not missed.
   std::optional<UpdateStart> update_start{};
   std::string import_id{};  // ImportRequest::import_id
 };

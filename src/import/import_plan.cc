@@ -1,6 +1,7 @@
 #include "import/import_plan.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <iterator>
@@ -14,9 +15,9 @@
 #include "base/macros.h"
 #include "import/formats/elements.h"
 #include "import/formats/file.h"
+#include "import/formats/foreign_table.h"
 #include "import/formats/hugectr.h"
 #include "import/formats/hugectr_dump.h"
-#include "import/formats/hugectr_rocksdb.h"
 #include "import/formats/memory_table.h"
 #include "import/formats/npy.h"
 #include "import/formats/npy_table.h"
@@ -31,6 +32,8 @@ constexpr char kSafetensorsExtension[] = ".safetensors";
 constexpr char kHugectrExtension[] = ".model";
 // Every RocksDB directory has this file.
 constexpr char kRocksdbFile[] = "CURRENT";
+constexpr char kRedisScheme[] = "redis://";
+constexpr char kRedisTlsScheme[] = "rediss://";
 
 absl::string_view Text(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -94,7 +97,8 @@ absl::StatusOr<std::unique_ptr<TableReader>> OpenTable(const ImportRequest& requ
     case TableFormat::kHugectrBin:
       return OpenHugectrDump(path, request.dim);
     case TableFormat::kHugectrRocksdb:
-      return OpenHugectrRocksdb(store, path, name, request.dim);
+    case TableFormat::kHugectrRedis:
+      return OpenForeignTable(store, path, name, request.dim);
     case TableFormat::kAuto:
       break;
   }
@@ -262,7 +266,7 @@ absl::StatusOr<std::vector<NamedPath>> SelectFiles(const std::string& directory,
   return tables;
 }
 
-// Lists the tables of the model in a HugeCTR RocksDB directory.
+// Lists the tables of the model in a database of HugeCTR.
 absl::StatusOr<std::vector<NamedPath>> ListStoredTables(
     const ImportRequest& request, const std::shared_ptr<ForeignStore>& store) {
   const std::string prefix = request.name + "/";
@@ -271,20 +275,52 @@ absl::StatusOr<std::vector<NamedPath>> ListStoredTables(
     if (table.starts_with(prefix)) tables.push_back({table.substr(prefix.size()), request.from});
   }
   if (tables.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat(request.from, ": no table of model '", request.name,
-                     "'; the directory has: ", absl::StrJoin(store->tables(), ", ")));
+    return absl::NotFoundError(absl::StrCat(request.from, ": no table of model '", request.name,
+                                            "'; it has: ", absl::StrJoin(store->tables(), ", ")));
   }
   std::sort(tables.begin(), tables.end(),
             [](const NamedPath& a, const NamedPath& b) { return NaturallyLess(a.name, b.name); });
   return tables;
 }
 
-bool IsRocksdb(const ImportRequest& request) {
-  if (request.format != TableFormat::kAuto) return request.format == TableFormat::kHugectrRocksdb;
+// Of a database; nothing for files.
+std::optional<TableFormat> DatabaseFormat(const ImportRequest& request) {
+  if (request.format == TableFormat::kHugectrRocksdb ||
+      request.format == TableFormat::kHugectrRedis) {
+    return request.format;
+  }
+  if (request.format != TableFormat::kAuto) return std::nullopt;
+  if (request.from.starts_with(kRedisScheme) || request.from.starts_with(kRedisTlsScheme))
+    return TableFormat::kHugectrRedis;
   std::error_code error;
-  return std::filesystem::is_regular_file(std::filesystem::path(request.from) / kRocksdbFile,
-                                          error);
+  const std::filesystem::path file = std::filesystem::path(request.from) / kRocksdbFile;
+  if (std::filesystem::is_regular_file(file, error)) return TableFormat::kHugectrRocksdb;
+  return std::nullopt;
+}
+
+// Null for files.
+absl::StatusOr<std::shared_ptr<ForeignStore>> OpenDatabase(const ImportRequest& request,
+                                                           const ForeignStoreOpener& opener) {
+  const std::optional<TableFormat> format = DatabaseFormat(request);
+  if (request.partitions.has_value() && format != TableFormat::kHugectrRedis) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(request.from, ": partitions can be given for the format hugectr-redis only"));
+  }
+  if (!format.has_value()) return std::shared_ptr<ForeignStore>();
+  if (opener == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(request.from, ": expected table files, found a database of HugeCTR, which ",
+                     "`hps import` alone reads"));
+  }
+  ImportRequest resolved = request;
+  resolved.format = *format;
+  return opener(resolved);
+}
+
+UpdateStart Now() {
+  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
+  return {.kind = UpdateStart::Kind::kTime,
+          .time_ms = std::chrono::duration_cast<std::chrono::milliseconds>(since_1970).count()};
 }
 
 }  // namespace
@@ -314,17 +350,14 @@ std::string ImportPlan::model() const { return ModelOf(tables.front().spec.name)
 absl::StatusOr<ImportPlan> PlanImport(const ImportRequest& request,
                                       const ForeignStoreOpener& opener,
                                       std::span<const std::string> tables) {
-  ImportPlan plan;
+  ImportPlan plan{.tables = {}, .begin = Now()};
   if (request.memory.has_value()) {
     HPS_ASSIGN_OR_RETURN(ImportSource source,
                          OpenSource(request, request.name, kMemoryTablePath, nullptr));
     plan.tables.push_back(std::move(source));
     return plan;
   }
-  std::shared_ptr<ForeignStore> store;
-  if (IsRocksdb(request)) {
-    HPS_ASSIGN_OR_RETURN(store, opener(request.from));
-  }
+  HPS_ASSIGN_OR_RETURN(const std::shared_ptr<ForeignStore> store, OpenDatabase(request, opener));
   if (request.name.find('/') != std::string::npos) {
     HPS_ASSIGN_OR_RETURN(ImportSource source,
                          OpenSource(request, request.name, request.from, store));

@@ -1,11 +1,11 @@
 // The validated tables of an import request. Making a plan changes nothing. It keeps no file open,
 // because a model may have more tables than a process may open files; only a HugeCTR RocksDB
-// directory stays open.
+// directory, or the copy of tables in Redis, stays open.
 //
 // A request for "<model>/<table>" imports one table. A request for "<model>" imports every
 // sub-folder of the directory and, as table NAME, every file NAME.safetensors in it, in natural
 // order of names (t2 before t10), or the given tables in their order. It ignores other files. From
-// a HugeCTR RocksDB directory it imports every table of that model.
+// a database of HugeCTR it imports every table of that model.
 #pragma once
 
 #include <memory>
@@ -28,7 +28,7 @@ struct ImportSource {
   TableShape shape;  // of the files
   ImportRequest request;
   std::string path;
-  std::shared_ptr<ForeignStore> store{};  // for format kHugectrRocksdb: the state at its opening
+  std::shared_ptr<ForeignStore> store{};  // of a database of HugeCTR: the state at its opening
 
   // Opens and validates the files again. Errors: DATA_LOSS (they have changed since the plan was
   // made), NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED.
@@ -37,15 +37,16 @@ struct ImportSource {
 
 struct ImportPlan {
   std::vector<ImportSource> tables;
+  UpdateStart begin{};                    // the time before anything was read
   std::optional<ModelNetwork> network{};  // of the model that the tables are of
 
   std::vector<TableSpec> specs() const;
   std::string model() const;  // of the tables. REQUIRES: there is one
 };
 
-// `opener` opens a source of format kHugectrRocksdb. `tables`: those of the model's directory that
-// are imported, in declared order; empty: all. Errors, with file, expected and found:
-// INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS.
+// `opener` opens a database of HugeCTR; without one it is refused. `tables`: those of the model's
+// directory that are imported, in declared order; empty: all. Errors, with file, expected and
+// found: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS; those of `opener`.
 absl::StatusOr<ImportPlan> PlanImport(const ImportRequest& request,
                                       const ForeignStoreOpener& opener = {},
                                       std::span<const std::string> tables = {});

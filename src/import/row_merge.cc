@@ -17,8 +17,8 @@ absl::Status DuplicateKeyError(const std::string& keys_path, Key key, uint64_t p
 }
 
 RowMerge::RowMerge(std::span<const RunSlice> slices, size_t row_bytes, std::span<std::byte> buffer,
-                   std::string keys_path)
-    : row_bytes_(row_bytes), keys_path_(std::move(keys_path)) {
+                   std::string keys_path, RepeatedKeys repeated)
+    : row_bytes_(row_bytes), keys_path_(std::move(keys_path)), repeated_(repeated) {
   const size_t record_bytes = kRecordHeadBytes + row_bytes;
   const size_t share = buffer.size() / std::max<size_t>(slices.size(), 1) / record_bytes;
   cursors_.reserve(slices.size());
@@ -68,6 +68,18 @@ absl::Status RowMerge::AdvanceTop() {
   return absl::OkStatus();
 }
 
+absl::Status RowMerge::SkipRepeated(std::byte* row) {
+  while (!heap_.empty() && heap_[0].key == last_->key) {
+    const RunCursor& cursor = cursors_[heap_[0].cursor];
+    if (cursor.position() > last_->position) {
+      last_->position = cursor.position();
+      std::memcpy(row, cursor.row(), row_bytes_);
+    }
+    HPS_RETURN_IF_ERROR(AdvanceTop());
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<size_t> RowMerge::Next(std::span<Key> keys, std::span<uint64_t> positions,
                                       HostRows rows) {
   if (!started_) HPS_RETURN_IF_ERROR(Start());
@@ -80,10 +92,11 @@ absl::StatusOr<size_t> RowMerge::Next(std::span<Key> keys, std::span<uint64_t> p
     }
     last_ = {cursor.key(), cursor.position()};
     keys[count] = FromOrderedKey(cursor.key());
-    if (!positions.empty()) positions[count] = cursor.position();
     std::memcpy(rows.row(count), cursor.row(), row_bytes_);
-    ++count;
     HPS_RETURN_IF_ERROR(AdvanceTop());
+    if (repeated_ == RepeatedKeys::kLastCounts) HPS_RETURN_IF_ERROR(SkipRepeated(rows.row(count)));
+    if (!positions.empty()) positions[count] = last_->position;
+    ++count;
   }
   return count;
 }

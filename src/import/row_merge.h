@@ -1,4 +1,5 @@
-// Merges sorted runs into one strictly ascending sequence.
+// Merges sorted runs into one strictly ascending sequence. A key that occurs twice is an error, or,
+// of a table whose keys repeat, the row with the highest position counts.
 //
 // Uses a binary heap of cursors; a row costs about log2(runs) comparisons. For one thread.
 #pragma once
@@ -21,12 +22,14 @@ namespace hps {
 absl::Status DuplicateKeyError(const std::string& keys_path, Key key, uint64_t position,
                                uint64_t other_position);
 
+enum class RepeatedKeys { kRefused, kLastCounts };
+
 class RowMerge {
  public:
   // `buffer` is divided among the spilled slices; each share holds at least one record. `keys_path`
   // is for messages.
   RowMerge(std::span<const RunSlice> slices, size_t row_bytes, std::span<std::byte> buffer,
-           std::string keys_path);
+           std::string keys_path, RepeatedKeys repeated);
 
   // Fills at most keys.size() keys, positions (unless empty) and rows, and returns their number; 0
   // = the end. Errors: INVALID_ARGUMENT (a duplicate key, with both positions), DATA_LOSS.
@@ -41,9 +44,12 @@ class RowMerge {
   absl::Status Start();
   void SiftDown(size_t index);
   absl::Status AdvanceTop();
+  // Skips the rows of the key that was taken last; the newest of them becomes `row`.
+  absl::Status SkipRepeated(std::byte* row);
 
   const size_t row_bytes_;
   const std::string keys_path_;
+  const RepeatedKeys repeated_;
   std::vector<RunCursor> cursors_;
   std::vector<Node> heap_;
   bool started_ = false;

@@ -27,8 +27,9 @@ class RowMergeTest : public testing::Test {
     slices_.push_back({.run = &run, .begin = 0, .end = run.row_count});
   }
 
-  absl::StatusOr<std::map<Key, uint64_t>> Merge(size_t batch) {
-    RowMerge merge(slices_, sizeof(uint64_t), {}, "file");
+  absl::StatusOr<std::map<Key, uint64_t>> Merge(size_t batch,
+                                                RepeatedKeys repeated = RepeatedKeys::kRefused) {
+    RowMerge merge(slices_, sizeof(uint64_t), {}, "file", repeated);
     std::map<Key, uint64_t> merged;
     std::vector<Key> keys(batch);
     std::vector<uint64_t> positions(batch);
@@ -97,6 +98,18 @@ TEST_F(RowMergeTest, ADuplicateIsNamedWithBothPositions) {
 TEST_F(RowMergeTest, ADuplicateAcrossBatchesIsFoundToo) {
   AddRun({1, 2, 2, 3});
   EXPECT_EQ(Merge(2).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(RowMergeTest, OfKeysThatRepeatTheLastRowCounts) {
+  AddRun({1, 2, 2, 3});     // positions 0 to 3
+  AddRun({2, 3, 5, 5, 5});  // 4 to 8
+  AddRun({0, 5});           // 9 and 10
+  const std::map<Key, uint64_t> expected = {{0, 9}, {1, 0}, {2, 4}, {3, 5}, {5, 10}};
+  for (const size_t batch : {1, 2, 3, 100}) {
+    const auto merged = Merge(batch, RepeatedKeys::kLastCounts);
+    ASSERT_TRUE(merged.ok()) << merged.status();
+    EXPECT_EQ(*merged, expected) << batch;
+  }
 }
 
 }  // namespace

@@ -106,9 +106,9 @@ absl::StatusOr<bool> TableLoader::IsAscending() {
         buffer.elements().first(std::min<uint64_t>(kPieceKeys, row_count_ - begin));
     HPS_RETURN_IF_ERROR(reader_.ReadKeys(begin, keys));
     for (size_t i = 0; i < keys.size(); ++i) {
-      if (last.has_value() && keys[i] == *last)
+      if (last.has_value() && keys[i] == *last && repeated_keys() == RepeatedKeys::kRefused)
         return DuplicateKeyError(reader_.keys_path(), keys[i], begin + i - 1, begin + i);
-      if (last.has_value() && keys[i] < *last) return false;
+      if (last.has_value() && keys[i] <= *last) return false;
       last = keys[i];
     }
   }
@@ -265,7 +265,7 @@ absl::StatusOr<SortedRun> TableLoader::SpillMerged(std::span<const RunSlice> sli
   HPS_ASSIGN_OR_RETURN(auto cursors, BudgetBuffer<std::byte>::Create(
                                          context_.budget, from_spill ? plan_.cursor_bytes : 0));
   SortedRun run{.samples = MergedSamples(slices), .spill = &file, .spill_offset = offset};
-  RowMerge merge(slices, row_bytes_, cursors.elements(), reader_.keys_path());
+  RowMerge merge(slices, row_bytes_, cursors.elements(), reader_.keys_path(), repeated_keys());
   std::byte* const record = records.elements().data();
   while (true) {
     if (failed.load(std::memory_order_relaxed)) return Cancelled();
@@ -353,7 +353,7 @@ absl::Status TableLoader::WritePart(uint32_t part, const Part& slices, const Fai
                        BudgetBuffer<std::byte>::Create(context_.budget, piece_rows * row_bytes_));
   HPS_ASSIGN_OR_RETURN(auto cursors, BudgetBuffer<std::byte>::Create(
                                          context_.budget, spill_.empty() ? 0 : plan_.cursor_bytes));
-  RowMerge merge(slices, row_bytes_, cursors.elements(), reader_.keys_path());
+  RowMerge merge(slices, row_bytes_, cursors.elements(), reader_.keys_path(), repeated_keys());
   HostRows batch{.data = rows.elements().data(),
                  .row_count = piece_rows,
                  .row_bytes = row_bytes_,

@@ -92,6 +92,9 @@ class TableLoader {
   absl::Status Run(const std::string& step, size_t step_count,
                    std::function<absl::Status(size_t, const Failed&)> work);
   size_t part_count() const;
+  RepeatedKeys repeated_keys() const {
+    return reader_.shape().keys_repeat ? RepeatedKeys::kLastCounts : RepeatedKeys::kRefused;
+  }
 
   const LoadContext& context_;
   const TableSpec& spec_;

@@ -104,30 +104,33 @@ absl::StatusOr<Reply> AskRedis(RedisNode& node, std::string_view command, Deadli
 
 absl::StatusOr<Reply> AskRedis(RedisNode& node, std::unique_ptr<RedisConnection> connection,
                                std::string_view command, Deadline deadline) {
+  absl::StatusOr<Reply> reply = AskConnection(*connection, command, deadline);
+  if (!reply.ok()) connection.reset();
+  node.Return(std::move(connection));
+  if (reply.ok() && reply->is_error())
+    return absl::UnavailableError(PrintableText(std::string_view(reply->text).substr(0, 200)));
+  return reply;
+}
+
+absl::StatusOr<Reply> AskConnection(RedisConnection& connection, std::string_view command,
+                                    Deadline deadline) {
   ReplyTreeSink sink;
-  absl::Status status;
   bool sent = false;
-  while (status.ok() && sink.replies().empty()) {
-    status = connection->Advance(sink);
-    if (!status.ok() || !sink.replies().empty()) break;
-    if (connection->ready() && !sent) {
-      connection->Queue(command);
+  for (;;) {
+    HPS_RETURN_IF_ERROR(connection.Advance(sink));
+    if (!sink.replies().empty()) return std::move(sink.replies().front());
+    if (connection.ready() && !sent) {
+      connection.Queue(command);
       sent = true;
       continue;
     }
     std::array<pollfd, 1> waits = {
-        pollfd{.fd = connection->descriptor(), .events = connection->events()}};
-    if (poll(waits.data(), 1, MillisecondsUntil(deadline)) == 0)
-      status = absl::DeadlineExceededError(
-          absl::StrCat("no answer in time", std::string(connection->hint())));
+        pollfd{.fd = connection.descriptor(), .events = connection.events()}};
+    if (poll(waits.data(), 1, MillisecondsUntil(deadline)) == 0) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("no answer in time", std::string(connection.hint())));
+    }
   }
-  if (!status.ok()) connection.reset();
-  node.Return(std::move(connection));
-  HPS_RETURN_IF_ERROR(status);
-  Reply reply = std::move(sink.replies().front());
-  if (reply.is_error())
-    return absl::UnavailableError(PrintableText(std::string_view(reply.text).substr(0, 200)));
-  return reply;
 }
 
 void AwaitExchanges(std::span<Exchange> exchanges, Deadline deadline) {

@@ -73,6 +73,9 @@ absl::StatusOr<Reply> AskRedis(RedisNode& node, std::string_view command, Deadli
 // ... on a connection of the node, which is returned to it.
 absl::StatusOr<Reply> AskRedis(RedisNode& node, std::unique_ptr<RedisConnection> connection,
                                std::string_view command, Deadline deadline);
+// ... on any connection, which after an error can't be used any more; an error reply is a reply.
+absl::StatusOr<Reply> AskConnection(RedisConnection& connection, std::string_view command,
+                                    Deadline deadline);
 
 // Waits until poll() has something for one of the exchanges, or the deadline.
 void AwaitExchanges(std::span<Exchange> exchanges, Deadline deadline);

@@ -11,6 +11,9 @@ namespace hps {
 namespace {
 
 constexpr std::string_view kUnix = "unix:";
+constexpr std::string_view kScheme = "redis://";
+constexpr std::string_view kTlsScheme = "rediss://";
+constexpr std::string_view kDefaultPort = ":6379";
 
 }  // namespace
 
@@ -49,6 +52,29 @@ absl::StatusOr<RedisAddress> ParseRedisAddress(const std::string& text) {
   }
   if (address.host.empty()) return invalid();
   return address;
+}
+
+absl::StatusOr<RedisUrl> ParseRedisUrl(const std::string& text) {
+  if (text.find('@') != std::string::npos) {
+    return absl::InvalidArgumentError(
+        "a URL of Redis must not have a user or a password in it: set [l2.redis] user and "
+        "password_file in the configuration file (--config)");
+  }
+  RedisUrl url;
+  url.tls = text.starts_with(kTlsScheme);
+  std::string address;
+  if (url.tls || text.starts_with(kScheme))
+    address = text.substr(url.tls ? kTlsScheme.size() : kScheme.size());
+  if (address.ends_with('/')) address.pop_back();
+  const bool has_port = address.rfind(':') != std::string::npos && !address.ends_with(']');
+  if (!address.empty() && !has_port) address += kDefaultPort;
+  const auto parsed = ParseRedisAddress(address);
+  if (!parsed.ok() || !parsed->unix_path.empty() || address.find('/') != std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", text, "' is no URL of Redis: expected redis://HOST:PORT or rediss://HOST:PORT"));
+  }
+  url.address = *parsed;
+  return url;
 }
 
 }  // namespace hps

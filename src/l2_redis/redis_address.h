@@ -21,4 +21,13 @@ struct RedisAddress {
 // Errors: INVALID_ARGUMENT.
 absl::StatusOr<RedisAddress> ParseRedisAddress(const std::string& text);
 
+struct RedisUrl {
+  RedisAddress address;
+  bool tls = false;
+};
+
+// "redis://host:port", or "rediss://host:port" for TLS; without a port 6379. Errors:
+// INVALID_ARGUMENT, also where the URL has a user or a password, which the message does not repeat.
+absl::StatusOr<RedisUrl> ParseRedisUrl(const std::string& text);
+
 }  // namespace hps

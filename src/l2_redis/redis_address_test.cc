@@ -25,5 +25,30 @@ TEST(RedisAddressTest, RefusesOtherText) {
   }
 }
 
+TEST(RedisUrlTest, IsASchemeAndAnAddress) {
+  const auto read = [](const std::string& text) {
+    const auto url = ParseRedisUrl(text);
+    EXPECT_TRUE(url.ok()) << url.status();
+    return url.ok() ? url->address.Text() + (url->tls ? " tls" : "") : "";
+  };
+  EXPECT_EQ(read("redis://127.0.0.1:7000"), "127.0.0.1:7000");
+  EXPECT_EQ(read("rediss://redis.example:1/"), "redis.example:1 tls");
+  EXPECT_EQ(read("redis://host"), "host:6379");
+  EXPECT_EQ(read("redis://[::1]"), "[::1]:6379");
+  EXPECT_EQ(read("redis://[::1]:7"), "[::1]:7");
+  for (const char* text :
+       {"", "redis://", "rediss://", "host:1", "http://host:1", "redis://host:", "redis://host:x",
+        "redis://host:1/0", "redis://unix:/r.sock", "redis://::1:7"}) {
+    EXPECT_EQ(ParseRedisUrl(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+}
+
+TEST(RedisUrlTest, APasswordIsRefusedAndNotRepeated) {
+  const absl::Status status = ParseRedisUrl("redis://user:secret@host:1").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message().find("secret"), absl::string_view::npos);
+  EXPECT_NE(status.message().find("password_file"), absl::string_view::npos);
+}
+
 }  // namespace
 }  // namespace hps

@@ -2,7 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
+
+#include "absl/status/status.h"
+#include "l2_redis/redis_address.h"
 
 namespace hps {
 
@@ -16,5 +20,13 @@ enum class RedisError : uint8_t {
 };
 
 RedisError RedisErrorOf(std::string_view text);
+
+// Where "MOVED <slot> <address>" or "ASK <slot> <address>" sends the client; nothing if the text is
+// neither. A host that is left out is that of `asked`, the server that answered.
+std::optional<RedisAddress> RedirectOf(std::string_view text, const RedisAddress& asked);
+
+// Of a command that is not redirected. UNAVAILABLE: it may succeed later; PERMISSION_DENIED: user,
+// password or ACL; FAILED_PRECONDITION: anything else.
+absl::Status StatusOfRedisError(std::string_view text);
 
 }  // namespace hps

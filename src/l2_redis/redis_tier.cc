@@ -3,7 +3,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "l2_redis/hugectr_redis.h"
+#include "l2_redis/hugectr_table.h"
 #include "l2_redis/redis_client.h"
 #include "l2_redis/redis_fetch.h"
 #include "l2_redis/redis_table.h"
@@ -11,6 +14,9 @@
 
 namespace hps {
 namespace {
+
+// Of one command of an import: HSCAN of a piece, at a server that may be busy.
+constexpr Duration kImportTimeout = std::chrono::seconds(10);
 
 size_t PartitionCount(const RedisConfig& config) { return config.cluster ? config.partitions : 1; }
 
@@ -40,6 +46,28 @@ absl::StatusOr<OpenedSharedTable> OpenShared(const std::shared_ptr<RedisClient>&
   return OpenedSharedTable{.table = std::move(table), .shared = shared};
 }
 
+// Only the table that was imported under the id may have rows there.
+absl::StatusOr<OpenedSharedTable> OpenHugectrTable(const std::shared_ptr<RedisClient>& client,
+                                                   const RedisConfig& config,
+                                                   const TableInfo& info) {
+  HPS_RETURN_IF_ERROR(ValidateTableSpec(info.spec));
+  if (info.import_id != config.hugectr_import_id) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "it was not imported under l2.redis.hugectr_import_id = '", config.hugectr_import_id, "'"));
+  }
+  if (info.spec.dtype != Dtype::kFloat32) {
+    return absl::FailedPreconditionError(
+        "its rows are no float32, which those of HugeCTR HPS in Redis are "
+        "(l2.redis.hugectr_import_id)");
+  }
+  return OpenedSharedTable{
+      .table = std::make_unique<HugectrTable>(
+          client, HugectrTable::Options{.table = info.spec.name,
+                                        .partition_count = config.partitions,
+                                        .row_bytes = info.spec.row_bytes(),
+                                        .reads_replicas = config.replica_reads})};
+}
+
 class RedisLossyTier final : public LossyTier {
  public:
   RedisLossyTier(std::shared_ptr<RedisClient> client, RedisConfig config)
@@ -51,6 +79,9 @@ class RedisLossyTier final : public LossyTier {
                                                         Incarnation incarnation,
                                                         uint64_t /*bytes_max*/) override {
     HPS_RETURN_IF_ERROR(ValidateTableSpec(spec));
+    if (!config_.hugectr_import_id.empty()) {
+      return OpenHugectrTable(client_, config_, {.spec = spec}).status();
+    }
     const RedisTable::Options options = {.key_prefix = config_.key_prefix,
                                          .partition_count = PartitionCount(config_),
                                          .incarnation = incarnation,
@@ -84,6 +115,21 @@ absl::Status CheckRedisTlsFiles(const RedisConfig& config) {
   return config.tls ? ReadRedisTlsFiles(TlsFilesOf(config)).status() : absl::OkStatus();
 }
 
+absl::StatusOr<std::unique_ptr<ForeignCache>> OpenHugectrRedis(const HugectrRedisSource& source) {
+  HPS_ASSIGN_OR_RETURN(const RedisUrl url, ParseRedisUrl(source.url));
+  RedisConfig connection = source.connection;
+  connection.tls |= url.tls;
+  HPS_RETURN_IF_ERROR(CheckRedisTlsFiles(connection));
+  return HugectrRedis::Open({.url = source.url,
+                             .address = url.address,
+                             .credentials = {.user = connection.user,
+                                             .password_file = connection.password_file,
+                                             .tls = TlsFilesOf(connection)},
+                             .partition_count = source.partitions,
+                             .timeout = kImportTimeout,
+                             .retry_for = source.retry_for});
+}
+
 absl::StatusOr<RedisTier> MakeRedisTier(const RedisConfig& config) {
   RedisClient::Options options = {.cluster = config.cluster,
                                   .credentials = {.user = config.user,
@@ -101,6 +147,8 @@ absl::StatusOr<RedisTier> MakeRedisTier(const RedisConfig& config) {
                    .statistics = [client] { return client->Statistics(); },
                    .open_shared =
                        [client, config](const SharedTableStart& start, bool writes_changes) {
+                         if (!config.hugectr_import_id.empty())
+                           return OpenHugectrTable(client, config, start.info);
                          return OpenShared(client, config, start, writes_changes);
                        }};
 }

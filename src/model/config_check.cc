@@ -117,6 +117,25 @@ absl::Status CheckRedisTls(const RedisConfig& redis) {
   return absl::OkStatus();
 }
 
+// Rows of HugeCTR have no versions, so a change can't be told from what was there before.
+absl::Status CheckHugectrImportId(const Config& config) {
+  const std::string& id = config.l2.redis.hugectr_import_id;
+  if (id.empty()) return absl::OkStatus();
+  if (const absl::Status valid = ValidateImportId(id); !valid.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("l2.redis.hugectr_import_id: ", valid.message()));
+  }
+  if (config.l2.kind != L2Kind::kRedis) {
+    return absl::InvalidArgumentError(
+        "l2.redis.hugectr_import_id needs l2.kind = \"redis\": rows of HugeCTR are not copied "
+        "into memory");
+  }
+  if (config.update.brokers.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "l2.redis.hugectr_import_id and update.brokers can't both be set: rows of HugeCTR have no "
+      "versions, so an older row could follow a newer one");
+}
+
 absl::Status CheckRedis(const Config& config) {
   const RedisConfig& redis = config.l2.redis;
   if (redis.nodes.empty())
@@ -140,6 +159,7 @@ absl::Status CheckRedis(const Config& config) {
   if (redis.replica_reads && !redis.cluster)
     return absl::InvalidArgumentError("l2.redis.replica_reads needs l2.redis.cluster = true");
   HPS_RETURN_IF_ERROR(CheckRedisTls(redis));
+  HPS_RETURN_IF_ERROR(CheckHugectrImportId(config));
   const std::string& prefix = redis.key_prefix;
   const bool is_prefix = !prefix.empty() && prefix.size() <= kRedisPrefixBytesMax &&
                          prefix.find_first_of("{} ") == std::string::npos;

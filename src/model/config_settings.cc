@@ -154,6 +154,10 @@ void AddRedis(RedisConfig& redis, SettingList& list) {
            "altogether; 0 = ten times `timeout`.");
   list.Add("expire_after", redis.expire_after, DurationCodec{Duration(0), hours(24 * 365)},
            "Redis forgets a row this long after it was inserted; 0 = never.");
+  list.Add("hugectr_import_id", redis.hugectr_import_id, TextCodec{},
+           "Rows that HugeCTR HPS wrote into Redis are read, and nothing is written there: those "
+           "of tables that were imported under this import id. `partitions` is HugeCTR's "
+           "`num_partitions`. Other tables have no level 2. Not set = hps fills Redis itself.");
 }
 
 void AddL1(L1Config& l1, SettingList& list) {

@@ -324,7 +324,7 @@ TEST_F(ConfigTest, LevelTwoOnRedis) {
       "[l2]\nkind = \"redis\"\n[l2.redis]\nnodes = [\"a:1\", \"[::1]:2\", \"unix:/s\"]\n"
       "cluster = true\nuser = \"me\"\npassword_file = \"secret\"\nkey_prefix = \"p\"\n"
       "connections_per_node = 3\npartitions = 5\ntimeout = \"7ms\"\nexpire_after = \"1h\"\n"
-      "write_timeout = \"8ms\"\nreplica_reads = true\n"
+      "write_timeout = \"8ms\"\nreplica_reads = true\nhugectr_import_id = \"v1\"\n"
       "[[model]]\nname = \"m\"\n[[model.table]]\nname = \"t\"\nl2_share = 0.0\n");
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->l2.kind, L2Kind::kRedis);
@@ -342,7 +342,9 @@ TEST_F(ConfigTest, LevelTwoOnRedis) {
   EXPECT_EQ(redis.expire_after, std::chrono::hours(1));
   const auto again = Load(PrintConfig(*config));
   ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(redis.hugectr_import_id, "v1");
   EXPECT_EQ(again->l2.redis.nodes, redis.nodes);
+  EXPECT_EQ(again->l2.redis.hugectr_import_id, "v1");
   EXPECT_EQ(again->l2.redis.password_file, redis.password_file);
 }
 
@@ -385,6 +387,12 @@ TEST_F(ConfigTest, LevelTwoOnRedisThatCannotBe) {
     ExpectInvalid(redis + "key_prefix = \"" + prefix + "\"\n", "", {"key_prefix", "braces"});
   ExpectInvalid(redis + "timeout = \"0s\"\n", "4:11", {"l2.redis.timeout", "1ms"});
   ExpectInvalid(redis + "partitions = 0\n", "4:14", {"l2.redis.partitions"});
+  const std::string hugectr = redis + "hugectr_import_id = \"v1\"\n";
+  ExpectInvalid(hugectr + "[update]\nbrokers = [\"a:1\"]\n", "",
+                {"l2.redis.hugectr_import_id", "update.brokers", "no versions"});
+  ExpectInvalid("[l2]\nkind = \"memory+redis\"\n[l2.redis]\nhugectr_import_id = \"v1\"\n", "",
+                {"l2.redis.hugectr_import_id", "l2.kind = \"redis\""});
+  ExpectInvalid(redis + "hugectr_import_id = \"a b\"\n", "", {"l2.redis.hugectr_import_id"});
   ExpectInvalid(redis + "node = []\n", "4:1", {"did you mean 'nodes'"});
   ExpectInvalid(redis +
                     "[[model]]\nname = \"m\"\n[[model.table]]\nname = \"t\"\n"

@@ -48,12 +48,15 @@ ImportOptions OptionsOf(const Config& config, const ImportRequest& request) {
 }
 
 // The plan of an import. A model's directory may have a model.toml.
-absl::StatusOr<ImportPlan> PlanFiles(const ImportRequest& request) {
+absl::StatusOr<ImportPlan> PlanFiles(const Config& config, const ImportRequest& request) {
+  const auto opener = [&config](const ImportRequest& from) {
+    return OpenForeignStore(config, from);
+  };
   const bool is_model = request.name.find('/') == std::string::npos && !request.memory.has_value();
-  if (!is_model) return PlanImport(request, OpenForeignStore);
+  if (!is_model) return PlanImport(request, opener);
   HPS_ASSIGN_OR_RETURN(std::optional<ModelFiles> files, ReadModelFiles(request.from));
-  if (!files.has_value()) return PlanImport(request, OpenForeignStore);
-  HPS_ASSIGN_OR_RETURN(ImportPlan plan, PlanImport(request, OpenForeignStore, files->tables));
+  if (!files.has_value()) return PlanImport(request, opener);
+  HPS_ASSIGN_OR_RETURN(ImportPlan plan, PlanImport(request, opener, files->tables));
   if (!files->network.has_value()) return plan;
   absl::Status taken = SignatureOf(*files->network, plan.specs()).status();
   if (taken.ok()) taken = CheckNetworkApart(*files->network);
@@ -300,7 +303,7 @@ absl::StatusOr<std::unique_ptr<Store>> OpenedStore::Open(const Config& config, O
 }
 
 absl::StatusOr<ImportReport> OpenedStore::Import(const ImportRequest& request) {
-  HPS_ASSIGN_OR_RETURN(const ImportPlan plan, PlanFiles(request));
+  HPS_ASSIGN_OR_RETURN(const ImportPlan plan, PlanFiles(config_, request));
   HPS_RETURN_IF_ERROR(CheckKeptNetwork(durable_, plan));
   const auto import = durable_.BeginImport(plan.specs());
   if (!import.ok()) return WithSourceFiles(import.status(), plan);
@@ -423,7 +426,7 @@ absl::StatusOr<bool> ServerHasStore(const Config& config) {
 
 absl::StatusOr<ImportReport> ImportTables(const Config& config, const ImportRequest& request) {
   HPS_RETURN_IF_ERROR(ValidateConfig(config));
-  HPS_ASSIGN_OR_RETURN(const ImportPlan plan, PlanFiles(request));
+  HPS_ASSIGN_OR_RETURN(const ImportPlan plan, PlanFiles(config, request));
   HPS_RETURN_IF_ERROR(CheckKeptNetwork(config, plan));
   const auto import = StageDurableImport(config.store, plan.specs());
   if (!import.ok()) return WithSourceFiles(import.status(), plan);

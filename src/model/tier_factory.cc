@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "import/formats/foreign_copy.h"
 #include "l2_layered/layered_tier.h"
 #include "l2_memory/memory_tier.h"
 #include "l3_rocksdb/files/owner_lock.h"
@@ -96,8 +97,19 @@ absl::StatusOr<std::unique_ptr<BulkImport>> StageDurableImport(const StoreConfig
   return StageImport(OptionsOf(config, OpenMode::kCreate, StoreRole::kCommand), specs);
 }
 
-absl::StatusOr<std::unique_ptr<ForeignStore>> OpenForeignStore(const std::string& path) {
-  return OpenHugectrStore(path);
+absl::StatusOr<std::unique_ptr<ForeignStore>> OpenForeignStore(const Config& config,
+                                                               const ImportRequest& request) {
+  if (request.format != TableFormat::kHugectrRedis) return OpenHugectrStore(request.from);
+  HugectrRedisSource source = {.url = request.from, .connection = config.l2.redis};
+  source.partitions = request.partitions.value_or(source.partitions);
+  if (source.partitions < 1 || source.partitions > kHugectrPartitionsMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "partitions: expected 1 to ", kHugectrPartitionsMax, ", found ", source.partitions));
+  }
+  HPS_ASSIGN_OR_RETURN(std::unique_ptr<ForeignCache> cache, OpenHugectrRedis(source));
+  return CopyForeignCache(
+      std::move(cache),
+      {.what = request.from, .directory = config.store.path, .progress = request.progress});
 }
 
 absl::StatusOr<std::vector<PendingImport>> PendingDurableImports(const StoreConfig& config) {

@@ -14,6 +14,7 @@
 #include "hps/statistics.h"
 #include "hps/store.h"
 #include "hps/table_spec.h"
+#include "hps/transfer.h"
 #include "tier/durable_tier.h"
 #include "tier/foreign_store.h"
 #include "tier/lossy_tier.h"
@@ -37,9 +38,10 @@ absl::StatusOr<bool> ServerHasDurableStore(const StoreConfig& config);
 absl::StatusOr<std::unique_ptr<BulkImport>> StageDurableImport(const StoreConfig& config,
                                                                std::span<const TableSpec> specs);
 
-// The directories of other programs that an import can read (src/import).
-// Errors: those of ForeignStoreOpener.
-absl::StatusOr<std::unique_ptr<ForeignStore>> OpenForeignStore(const std::string& path);
+// The databases of other programs that an import can read (src/import): ForeignStoreOpener. Tables
+// in Redis are copied to the disk of config.store; config.l2.redis says how to log in there.
+absl::StatusOr<std::unique_ptr<ForeignStore>> OpenForeignStore(const Config& config,
+                                                               const ImportRequest& request);
 
 // Errors: those of PendingImports (hps/store.h).
 absl::StatusOr<std::vector<PendingImport>> PendingDurableImports(const StoreConfig& config);

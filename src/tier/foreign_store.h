@@ -5,12 +5,15 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "hps/transfer.h"
 #include "hps/types.h"
 
 namespace hps {
@@ -23,6 +26,8 @@ class ForeignTable {
   virtual uint64_t row_count() const = 0;
   virtual size_t key_bytes() const = 0;  // 4 or 8
   virtual size_t row_bytes() const = 0;  // 0 if there are no rows
+  // A key may occur again, with a row that replaces the one before.
+  virtual bool keys_repeat() const = 0;
 
   // The keys and rows from number `first_row` on, in the store's own order. Either span may be
   // empty; otherwise both have the same number of rows.
@@ -44,8 +49,19 @@ class ForeignStore {
   virtual absl::StatusOr<std::unique_ptr<ForeignTable>> OpenTable(const std::string& name) = 0;
 };
 
-// Opens a directory. Errors: NOT_FOUND, INVALID_ARGUMENT (no such store), those of the disk.
+// Opens request.from, whose format is request.format: kHugectrRocksdb or kHugectrRedis. Errors:
+// NOT_FOUND, INVALID_ARGUMENT (no such store), those of the disk and the network.
 using ForeignStoreOpener =
-    std::function<absl::StatusOr<std::unique_ptr<ForeignStore>>(const std::string& path)>;
+    std::function<absl::StatusOr<std::unique_ptr<ForeignStore>>(const ImportRequest& request)>;
+
+// What HugeCTR HPS's databases have in common: a table has the tag "hps_et.<model>.<table>", a key
+// is little-endian, in 4 or 8 bytes, and a row is float32.
+
+// "<model>/<table>" of a tag; nothing if it is none.
+std::optional<std::string> TableOfHugectrTag(std::string_view tag);
+// Errors: INVALID_ARGUMENT. `what` begins the message.
+absl::Status CheckHugectrSizes(const std::string& what, size_t key_bytes, size_t row_bytes);
+// 4 bytes are unsigned. REQUIRES: CheckHugectrSizes takes the size.
+Key HugectrKey(std::string_view bytes);
 
 }  // namespace hps

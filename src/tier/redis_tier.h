@@ -6,6 +6,7 @@
 // docs/redis.md describes what is stored, and why no row goes back.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -16,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "hps/config.h"
 #include "hps/statistics.h"
+#include "tier/foreign_cache.h"
 #include "tier/lossy_tier.h"
 #include "tier/shared_table.h"
 
@@ -45,5 +47,19 @@ absl::StatusOr<RedisTier> MakeRedisTier(const RedisConfig& config);
 // Reads the files of the settings tls_*, as every new connection does. Errors: FAILED_PRECONDITION,
 // with the setting and the file.
 absl::Status CheckRedisTlsFiles(const RedisConfig& config);
+
+struct HugectrRedisSource {
+  std::string url;          // redis://host:port, or rediss://host:port for TLS
+  uint32_t partitions = 8;  // of each table; HugeCTR HPS's num_partitions
+  // Only user, password_file and tls_* are used; `tls` or the URL chooses TLS.
+  RedisConfig connection{};
+  // A server that fails in the middle of a table is asked again for this long.
+  std::chrono::nanoseconds retry_for = std::chrono::seconds(30);
+};
+
+// The tables of HugeCTR HPS in Redis, for an import. Finds out whether it is a cluster. Errors:
+// INVALID_ARGUMENT (the URL, or no tables), FAILED_PRECONDITION (the files of tls_*), those of the
+// network and the server; UNIMPLEMENTED in a build without Redis.
+absl::StatusOr<std::unique_ptr<ForeignCache>> OpenHugectrRedis(const HugectrRedisSource& source);
 
 }  // namespace hps

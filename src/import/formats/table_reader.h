@@ -18,6 +18,7 @@ struct TableShape {
   uint64_t row_count = 0;
   uint32_t dim = 0;
   Dtype dtype = Dtype::kFloat32;  // of the files; the table's type may differ
+  bool keys_repeat = false;       // the last row of a key counts; else one that repeats is an error
 
   uint64_t row_bytes() const { return uint64_t{dim} * ElementBytes(dtype); }
 

@@ -7,15 +7,12 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/bytes.h"
 #include "base/macros.h"
-#include "hps/table_spec.h"
 #include "l3_rocksdb/files/info_log.h"
 #include "l3_rocksdb/status.h"
 
@@ -26,16 +23,6 @@ constexpr std::string_view kFamilyPrefix = "hps_et.";
 // The reader remembers the position of every kAnchorRows-th row, so that reading can begin there.
 constexpr uint64_t kAnchorRows = 4096;
 constexpr size_t kScanAheadBytes = 2 << 20;
-
-// "hps_et.dlrm.user" -> "dlrm/user".
-std::optional<std::string> TableOfFamily(const std::string& family) {
-  if (!family.starts_with(kFamilyPrefix)) return std::nullopt;
-  std::string table = family.substr(kFamilyPrefix.size());
-  const size_t dot = table.find('.');
-  if (dot == std::string::npos) return std::nullopt;
-  table[dot] = '/';
-  return ValidateTableName(table).ok() ? std::optional(table) : std::nullopt;
-}
 
 rocksdb::ReadOptions WholeTableOptions() {
   rocksdb::ReadOptions options;
@@ -81,7 +68,7 @@ class HugectrTable final : public ForeignTable {
       if (row_count_ == 0) {
         key_bytes_ = it->key().size();
         row_bytes_ = it->value().size();
-        HPS_RETURN_IF_ERROR(CheckSizes());
+        HPS_RETURN_IF_ERROR(CheckHugectrSizes(what_, key_bytes_, row_bytes_));
       }
       if (it->key().size() != key_bytes_ || it->value().size() != row_bytes_) {
         return absl::InvalidArgumentError(
@@ -98,6 +85,7 @@ class HugectrTable final : public ForeignTable {
   uint64_t row_count() const override { return row_count_; }
   size_t key_bytes() const override { return key_bytes_; }
   size_t row_bytes() const override { return row_bytes_; }
+  bool keys_repeat() const override { return false; }
 
   absl::Status Read(uint64_t first_row, std::span<Key> keys,
                     std::span<std::byte> rows) const override {
@@ -115,31 +103,13 @@ class HugectrTable final : public ForeignTable {
         return absl::DataLossError(
             absl::StrCat(what_, ": expected ", row_count_, " records, found ", first_row + i));
       }
-      if (!keys.empty()) keys[i] = KeyOf(it->key());
+      if (!keys.empty()) keys[i] = HugectrKey({it->key().data(), it->key().size()});
       if (!rows.empty()) std::memcpy(&rows[i * row_bytes_], it->value().data(), row_bytes_);
     }
     return absl::OkStatus();
   }
 
  private:
-  absl::Status CheckSizes() const {
-    if (key_bytes_ != sizeof(uint32_t) && key_bytes_ != sizeof(Key)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(what_, ": expected keys of 8 or 4 bytes, found ", key_bytes_));
-    }
-    if (row_bytes_ > 0 && row_bytes_ % sizeof(float) == 0 &&
-        row_bytes_ / sizeof(float) <= kDimMax) {
-      return absl::OkStatus();
-    }
-    return absl::InvalidArgumentError(absl::StrCat(what_, ": expected rows of 1 to ", kDimMax,
-                                                   " float32, found ", row_bytes_, " bytes"));
-  }
-
-  Key KeyOf(const rocksdb::Slice& key) const {
-    return key_bytes_ == sizeof(Key) ? LoadLittleEndian<Key>(key.data())
-                                     : Key{LoadLittleEndian<uint32_t>(key.data())};
-  }
-
   const std::shared_ptr<ForeignDatabase> db_;
   rocksdb::ColumnFamilyHandle* const family_;
   const std::string what_;  // prefix of messages
@@ -213,7 +183,7 @@ absl::StatusOr<std::unique_ptr<ForeignStore>> OpenHugectrStore(const std::string
   std::map<std::string, rocksdb::ColumnFamilyHandle*> families;
   for (rocksdb::ColumnFamilyHandle* const handle : db->families()) {
     const std::string& family = handle->GetName();
-    if (auto table = TableOfFamily(family)) {
+    if (auto table = TableOfHugectrTag(family)) {
       families[*table] = handle;
     } else if (family.starts_with(kFamilyPrefix)) {  // an import must not omit a table
       return absl::InvalidArgumentError(

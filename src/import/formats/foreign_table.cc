@@ -1,4 +1,4 @@
-#include "import/formats/hugectr_rocksdb.h"
+#include "import/formats/foreign_table.h"
 
 #include <utility>
 
@@ -8,10 +8,10 @@
 namespace hps {
 namespace {
 
-class RocksdbReader final : public TableReader {
+class ForeignTableReader final : public TableReader {
  public:
-  RocksdbReader(std::shared_ptr<ForeignStore> store, std::unique_ptr<ForeignTable> table,
-                std::string path, const TableShape& shape)
+  ForeignTableReader(std::shared_ptr<ForeignStore> store, std::unique_ptr<ForeignTable> table,
+                     std::string path, const TableShape& shape)
       : store_(std::move(store)), table_(std::move(table)), path_(std::move(path)), shape_(shape) {}
 
   const TableShape& shape() const override { return shape_; }
@@ -35,23 +35,26 @@ class RocksdbReader final : public TableReader {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TableReader>> OpenHugectrRocksdb(std::shared_ptr<ForeignStore> store,
-                                                                const std::string& path,
-                                                                const std::string& name,
-                                                                std::optional<uint32_t> dim) {
+absl::StatusOr<std::unique_ptr<TableReader>> OpenForeignTable(std::shared_ptr<ForeignStore> store,
+                                                              const std::string& path,
+                                                              const std::string& name,
+                                                              std::optional<uint32_t> dim) {
   HPS_ASSIGN_OR_RETURN(std::unique_ptr<ForeignTable> table, store->OpenTable(name));
   if (table->row_count() == 0 && !dim.has_value()) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": table '", name, "' is empty, so its dim must be given (--dim)"));
   }
-  TableShape shape{.row_count = table->row_count(), .dim = 0, .dtype = Dtype::kFloat32};
+  TableShape shape{.row_count = table->row_count(),
+                   .dim = 0,
+                   .dtype = Dtype::kFloat32,
+                   .keys_repeat = table->keys_repeat()};
   shape.dim =
       table->row_count() == 0 ? *dim : static_cast<uint32_t>(table->row_bytes() / sizeof(float));
   if (dim.has_value() && *dim != shape.dim) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": table '", name, "': expected dim ", *dim, ", found ", shape.dim));
   }
-  return std::make_unique<RocksdbReader>(std::move(store), std::move(table), path, shape);
+  return std::make_unique<ForeignTableReader>(std::move(store), std::move(table), path, shape);
 }
 
 }  // namespace hps

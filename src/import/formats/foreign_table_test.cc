@@ -1,4 +1,4 @@
-#include "import/formats/hugectr_rocksdb.h"
+#include "import/formats/foreign_table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,6 +23,7 @@ class CountingTable final : public ForeignTable {
   uint64_t row_count() const override { return rows_; }
   size_t key_bytes() const override { return 8; }
   size_t row_bytes() const override { return rows_ == 0 ? 0 : sizeof(float); }
+  bool keys_repeat() const override { return false; }
   absl::Status Read(uint64_t first_row, std::span<Key> keys,
                     std::span<std::byte> rows) const override {
     for (size_t i = 0; i < keys.size(); ++i) keys[i] = -static_cast<Key>(first_row + i);
@@ -50,12 +51,12 @@ class CountingStore final : public ForeignStore {
   const std::vector<std::string> tables_ = {"m/t10", "m/t2", "other/t"};
 };
 
-absl::StatusOr<std::unique_ptr<ForeignStore>> OpenCounting(const std::string&) {
+absl::StatusOr<std::unique_ptr<ForeignStore>> OpenCounting(const ImportRequest&) {
   return std::make_unique<CountingStore>();
 }
 
-TEST(HugectrRocksdbTest, ReadsKeysAndRows) {
-  const auto reader = OpenHugectrRocksdb(std::make_shared<CountingStore>(), "dir", "m/t2", {});
+TEST(ForeignTableTest, ReadsKeysAndRows) {
+  const auto reader = OpenForeignTable(std::make_shared<CountingStore>(), "dir", "m/t2", {});
   ASSERT_TRUE(reader.ok()) << reader.status();
   EXPECT_EQ((*reader)->shape(), (TableShape{5, 1, Dtype::kFloat32}));
   EXPECT_EQ((*reader)->data_bytes(), 60u);
@@ -68,22 +69,21 @@ TEST(HugectrRocksdbTest, ReadsKeysAndRows) {
   EXPECT_EQ(std::memcmp(row.data(), "\0\0\x80\x40", 4), 0);
 }
 
-TEST(HugectrRocksdbTest, ComparesTheDimAndNeedsItForAnEmptyTable) {
+TEST(ForeignTableTest, ComparesTheDimAndNeedsItForAnEmptyTable) {
   const absl::Status other =
-      OpenHugectrRocksdb(std::make_shared<CountingStore>(), "dir", "m/t2", 3).status();
+      OpenForeignTable(std::make_shared<CountingStore>(), "dir", "m/t2", 3).status();
   EXPECT_EQ(other.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(other.message()), HasSubstr("expected dim 3, found 1"));
   const absl::Status empty =
-      OpenHugectrRocksdb(std::make_shared<CountingStore>(), "dir", "m/none", {}).status();
+      OpenForeignTable(std::make_shared<CountingStore>(), "dir", "m/none", {}).status();
   EXPECT_THAT(std::string(empty.message()), HasSubstr("--dim"));
-  EXPECT_EQ(
-      (*OpenHugectrRocksdb(std::make_shared<CountingStore>(), "dir", "m/none", 7))->shape().dim,
-      7u);
-  EXPECT_EQ(OpenHugectrRocksdb(std::make_shared<CountingStore>(), "dir", "m/x", {}).status().code(),
+  EXPECT_EQ((*OpenForeignTable(std::make_shared<CountingStore>(), "dir", "m/none", 7))->shape().dim,
+            7u);
+  EXPECT_EQ(OpenForeignTable(std::make_shared<CountingStore>(), "dir", "m/x", {}).status().code(),
             absl::StatusCode::kNotFound);
 }
 
-TEST(HugectrRocksdbTest, APlanHasTheModelsTablesInNaturalOrder) {
+TEST(ForeignTableTest, APlanHasTheModelsTablesInNaturalOrder) {
   const TestDirectory directory;
   std::ofstream(directory.Path("CURRENT")) << "MANIFEST-000001\n";
   for (const TableFormat format : {TableFormat::kAuto, TableFormat::kHugectrRocksdb}) {
@@ -103,6 +103,17 @@ TEST(HugectrRocksdbTest, APlanHasTheModelsTablesInNaturalOrder) {
       PlanImport({.name = "n", .from = directory.path()}, OpenCounting).status();
   EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(unknown.message()), HasSubstr("m/t10, m/t2, other/t"));
+}
+
+// Changes of rows are planned without an opener.
+TEST(ForeignTableTest, WithoutAnOpenerADatabaseIsRefused) {
+  const TestDirectory directory;
+  std::ofstream(directory.Path("CURRENT")) << "MANIFEST-000001\n";
+  for (const std::string& from : {directory.path(), std::string("redis://127.0.0.1:1")}) {
+    const absl::Status status = PlanImport({.name = "m/t2", .from = from}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("found a database of HugeCTR"));
+  }
 }
 
 }  // namespace
