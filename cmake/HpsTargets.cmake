@@ -4,9 +4,9 @@
 #   hps_test(l2_memory SOURCES ... DEPENDS ...)
 #
 # HPS_UNITY compiles eight sources of a target as one file, which takes a third less time. A source
-# that has a name in common with one of these (a constant in the unnamed namespace) is in UNITS: each
-# part of `UNITS a.cc b.cc | c.cc d.cc` becomes one more file. ALONE names sources that are compiled
-# alone, as those for another instruction set.
+# that has a name in common with one of these (a constant in the unnamed namespace) is in UNITS:
+# each part of `UNITS a.cc b.cc | c.cc d.cc` becomes one more file. ALONE names sources that are
+# compiled alone: for another instruction set, or because programs link them without the others.
 #
 # DEPENDS names folders; it repeats the layer picture of ARCHITECTURE.md, and the layer check
 # compares it with the real includes.
