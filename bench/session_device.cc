@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -17,6 +18,7 @@
 #include "bench/measure.h"
 #include "l2_memory/memory_tier.h"
 #include "query/session_factory.h"
+#include "serving/l2_pinner.h"
 #include "testing/fakes/plain_tier.h"
 #include "tier/device_cache_factory.h"
 
@@ -29,6 +31,7 @@ constexpr size_t kRowWords = kRowBytes / sizeof(uint64_t);
 constexpr size_t kMissEvery = 10;  // keys that are multiples of it are in level 2 only
 constexpr size_t kKeySets = 8;     // in rotation, so that no call finds rows of the last one cached
 constexpr size_t kFillKeys = 4096;
+constexpr double kPinUsMax = 60e6;
 
 // Word `word` of a key's row.
 uint64_t RowWord(Key key, size_t word) {
@@ -40,9 +43,17 @@ uint64_t RowWord(Key key, size_t word) {
 // session for each device.
 class Model {
  public:
+  // With `pins`, the devices can read level 2 by themselves.
   static absl::StatusOr<std::unique_ptr<Model>> Create(std::span<DeviceCache* const> caches,
-                                                       size_t row_count) {
+                                                       size_t row_count, bool pins) {
     auto model = std::unique_ptr<Model>(new Model);
+    HPS_ASSIGN_OR_RETURN(model->pin_, WorkerPool::Create({.name = "pin"}));
+    if (pins) {
+      model->pinner_ = std::make_unique<L2Pinner>(
+          std::vector<DeviceCache*>(caches.begin(), caches.end()), UINT64_MAX, *model->pin_);
+    }
+    model->l2_options_.pinner = model->pinner_.get();
+    model->tier_ = MakeMemoryTier(model->l2_options_);
     model->thread_count_ = std::max(1U, std::thread::hardware_concurrency());
     HPS_ASSIGN_OR_RETURN(
         model->fetch_, WorkerPool::Create({.name = "fetch", .thread_count = model->thread_count_}));
@@ -55,6 +66,7 @@ class Model {
     model->state_ =
         std::make_unique<LiveModel>("m", model->factory_->epoch_domain(), *model->promote_);
     HPS_RETURN_IF_ERROR(model->MakeTable(caches, row_count));
+    if (pins) HPS_RETURN_IF_ERROR(model->AwaitPinned());
     HPS_RETURN_IF_ERROR(model->state_->Publish({model->table_}));
     for (DeviceCache* const cache : caches) {
       HPS_ASSIGN_OR_RETURN(
@@ -99,6 +111,17 @@ class Model {
     return absl::OkStatus();
   }
 
+  absl::Status AwaitPinned() {
+    DirectReadable& l2 = *table_->l2_direct();
+    for (const Stopwatch watch; watch.us() < kPinUsMax; std::this_thread::yield()) {
+      const std::optional<size_t> reads = l2.BeginDirectReads();
+      if (!reads.has_value()) continue;
+      l2.EndDirectReads(*reads);
+      return absl::OkStatus();
+    }
+    return absl::ResourceExhaustedError("bench session: level 2's memory can't be pinned");
+  }
+
   // No row enters a cache any more.
   absl::Status Close() {
     for (size_t i = 0; i < sessions_.size(); ++i) {
@@ -139,8 +162,10 @@ class Model {
     return {.keys = keys, .rows = {rows_.data(), keys.size(), kRowBytes, kRowBytes}};
   }
 
-  const MemoryTierOptions l2_options_{};
-  const std::unique_ptr<LossyTier> tier_ = MakeMemoryTier(l2_options_);
+  std::unique_ptr<L2Pinner> pinner_;
+  std::unique_ptr<Executor> pin_;
+  MemoryTierOptions l2_options_{};
+  std::unique_ptr<LossyTier> tier_;
   size_t thread_count_ = 0;
   std::vector<std::byte> rows_;
   std::vector<Key> missing_;
@@ -156,6 +181,7 @@ class Model {
 struct Batch {
   size_t key_count = 0;
   bool misses = false;
+  bool pinned = false;  // the device may read level 2 by itself
   std::array<std::vector<Key>, kKeySets> keys;
   std::array<const Key*, kKeySets> device_keys{};
   size_t unique_missing = 0;  // of the average call
@@ -284,6 +310,7 @@ class Measurement {
                   .runs = runs};
     result.params["probe_us"] = absl::StrCat(probe_us);
     if (batch.misses) {
+      result.params["level2"] = batch.pinned ? "pinned" : "not pinned";
       const size_t bytes = batch.unique_missing * kRowBytes;
       HPS_ASSIGN_OR_RETURN(const double copy_us, device_.CopyUs(bytes, runs));
       result.params["copy_us"] = absl::StrCat(copy_us);
@@ -340,17 +367,21 @@ uint64_t SessionOnDeviceBytes(const DeviceCache& cache, size_t row_count) {
 
 absl::StatusOr<std::vector<Result>> MeasureSessionOnDevice(DeviceCache& cache, Device& device,
                                                            const SessionOnDeviceSizes& sizes) {
-  DeviceCache* const caches[] = {&cache};
-  HPS_ASSIGN_OR_RETURN(const auto model, Model::Create(caches, sizes.row_count));
-  Measurement measurement(cache, device, *model, 0);
-  HPS_RETURN_IF_ERROR(
-      measurement.Prepare(*std::max_element(sizes.batches.begin(), sizes.batches.end())));
   std::vector<Result> results;
-  for (const size_t key_count : sizes.batches) {
-    for (const bool misses : {false, true}) {
-      HPS_ASSIGN_OR_RETURN(const Batch batch,
-                           measurement.MakeBatch(key_count, misses, sizes.row_count));
-      HPS_RETURN_IF_ERROR(measurement.Measure(batch, sizes.runs, &results));
+  for (const bool pinned : {true, false}) {
+    DeviceCache* const caches[] = {&cache};
+    HPS_ASSIGN_OR_RETURN(const auto model, Model::Create(caches, sizes.row_count, pinned));
+    Measurement measurement(cache, device, *model, 0);
+    HPS_RETURN_IF_ERROR(
+        measurement.Prepare(*std::max_element(sizes.batches.begin(), sizes.batches.end())));
+    for (const size_t key_count : sizes.batches) {
+      for (const bool misses : {false, true}) {
+        if (!misses && !pinned) continue;  // the same as before
+        HPS_ASSIGN_OR_RETURN(Batch batch,
+                             measurement.MakeBatch(key_count, misses, sizes.row_count));
+        batch.pinned = pinned;
+        HPS_RETURN_IF_ERROR(measurement.Measure(batch, sizes.runs, &results));
+      }
     }
   }
   return results;
@@ -359,7 +390,7 @@ absl::StatusOr<std::vector<Result>> MeasureSessionOnDevice(DeviceCache& cache, D
 absl::StatusOr<std::vector<Result>> MeasureSessionsOnTwo(std::array<DeviceCache*, 2> caches,
                                                          std::array<Device*, 2> devices,
                                                          const SessionOnDeviceSizes& sizes) {
-  HPS_ASSIGN_OR_RETURN(const auto model, Model::Create(caches, sizes.row_count));
+  HPS_ASSIGN_OR_RETURN(const auto model, Model::Create(caches, sizes.row_count, true));
   std::vector<std::unique_ptr<Measurement>> measurements;
   for (size_t i = 0; i < caches.size(); ++i) {
     measurements.push_back(std::make_unique<Measurement>(*caches[i], *devices[i], *model, i));

@@ -22,8 +22,9 @@ struct SessionOnDeviceSizes {
 uint64_t SessionOnDeviceBytes(const DeviceCache& cache, size_t row_count);
 
 // For each batch a call whose keys all hit, and one of whose keys a tenth is missing and comes from
-// level 2; keys and outputs on the device. Every byte of every row is checked in calls of
-// their own. Errors: INTERNAL (a wrong row or status), those of the cache and the device.
+// level 2, which is pinned, so that the device may read it by itself, or is not; keys and outputs
+// on the device. Every byte of every row is checked in calls of their own. Errors: INTERNAL (a
+// wrong row or status), those of the cache and the device.
 absl::StatusOr<std::vector<Result>> MeasureSessionOnDevice(DeviceCache& cache, Device& device,
                                                            const SessionOnDeviceSizes& sizes);
 

@@ -43,7 +43,7 @@ TEST(SessionOnDeviceTest, GivesAFigureAndABoundForEachBatch) {
   HostDevice device;
   const auto results = MeasureSessionOnDevice(*cache, device, sizes);
   ASSERT_TRUE(results.ok()) << results.status();
-  ASSERT_EQ(results->size(), 3 * sizes.batches.size());
+  ASSERT_EQ(results->size(), 5 * sizes.batches.size());
   for (const Result& result : *results) {
     EXPECT_GT(result.figure, 0);
     EXPECT_GT(result.bound.value_or(0), 0);

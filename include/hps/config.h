@@ -45,6 +45,8 @@ struct L2Config {
   double evict_from = 0.98;  // eviction starts when a table fills this share of its budget
   double evict_to = 0.9;     // eviction stops at this share
   bool huge_pages = true;    // requested from the operating system; used if available
+  // Of it, memory that is pinned so that GPUs read rows there by themselves; 0 = none.
+  uint64_t pinned_bytes_max = uint64_t{16} << 30;
 };
 
 struct L1Config {

@@ -1,5 +1,7 @@
 #include "l1_gpu/cuda_resources.h"
 
+#include <sys/mman.h>
+
 #include <limits>
 #include <thread>
 
@@ -70,6 +72,31 @@ absl::StatusOr<PinnedBuffer> MakePinnedBuffer(const char* what, uint64_t bytes) 
       cudaHostAlloc(&memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
   HPS_RETURN_IF_ERROR(CudaMemoryStatus(error, what, bytes));
   return PinnedBuffer(static_cast<std::byte*>(memory), bytes);
+}
+
+absl::Status RegisterHostMemory(std::span<std::byte> memory) {
+  constexpr const char* kWhat = "level 2's memory, to be read by devices";
+  if (madvise(memory.data(), memory.size(), MADV_DONTFORK) != 0)
+    return absl::InternalError("gpu cache: the system keeps no memory from child processes");
+  const cudaError_t error = cudaHostRegister(memory.data(), memory.size(),
+                                             cudaHostRegisterPortable | cudaHostRegisterMapped);
+  absl::Status status = CudaMemoryStatus(error, kWhat, memory.size());
+  if (status.ok()) {
+    void* seen = nullptr;
+    status = CudaStatus(cudaHostGetDevicePointer(&seen, memory.data(), 0), kWhat);
+    if (status.ok() && seen == memory.data()) return status;
+    if (status.ok()) status = absl::InternalError("gpu cache: devices see pinned memory elsewhere");
+    UnregisterHostMemory(memory);
+  } else {
+    (void)madvise(memory.data(), memory.size(), MADV_DOFORK);
+  }
+  return status;
+}
+
+// After an error of the device nothing reads the memory, whatever the driver says.
+void UnregisterHostMemory(std::span<std::byte> memory) {
+  CudaStatus(cudaHostUnregister(memory.data()), "unpinning").IgnoreError();
+  (void)madvise(memory.data(), memory.size(), MADV_DOFORK);
 }
 
 absl::StatusOr<CudaStream> MakeStream(StreamPriority priority) {

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -73,6 +74,14 @@ using PinnedBuffer = CudaBuffer<internal::FreePinnedMemory>;
 // RESOURCE_EXHAUSTED (says how many bytes), UNAVAILABLE, INTERNAL.
 absl::StatusOr<DeviceBuffer> MakeDeviceBuffer(const char* what, uint64_t bytes);
 absl::StatusOr<PinnedBuffer> MakePinnedBuffer(const char* what, uint64_t bytes);
+
+// Pins whole pages of the process's memory: kernels of any device read them at the same address. A
+// child process does not get them, since a page that both have is copied when the parent writes it,
+// and a device would go on reading the old one. Errors: RESOURCE_EXHAUSTED (says how many bytes),
+// UNAVAILABLE, INTERNAL; nothing is pinned then.
+absl::Status RegisterHostMemory(std::span<std::byte> memory);
+// REQUIRES: no kernel reads the memory any more.
+void UnregisterHostMemory(std::span<std::byte> memory);
 
 // As MakeDeviceBuffer, for later work on `stream`; does not wait for the device.
 absl::StatusOr<DeviceBuffer> MakeDeviceBufferInOrder(const char* what, uint64_t bytes,

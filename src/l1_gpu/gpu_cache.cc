@@ -54,6 +54,9 @@ class GpuCache final : public DeviceCache {
   absl::StatusOr<DeviceCallLease> AcquireCallAhead(size_t keys_max) override {
     return LendCall(keys_max, CallUse::kPieceAhead);
   }
+  absl::Status PinHostMemory(std::span<std::byte> memory) override;
+  void UnpinHostMemory(std::span<std::byte> memory) override;
+  bool AwaitReturnedCalls() override { return WaitForReturnedCalls(); }
 
  private:
   absl::Status MakeCalls();
@@ -193,6 +196,17 @@ absl::StatusOr<std::unique_ptr<DeviceCacheTable>> GpuCache::OpenTable(size_t row
                                 .write_sequence = write_sequence_.at<WriteSequence>(0),
                                 .wait_for_calls = [this] { return WaitForReturnedCalls(); },
                                 .budget = std::move(lease)});
+}
+
+absl::Status GpuCache::PinHostMemory(std::span<std::byte> memory) {
+  const DeviceScope scope(options_.device);
+  HPS_RETURN_IF_ERROR(scope.Check());
+  return RegisterHostMemory(memory);
+}
+
+void GpuCache::UnpinHostMemory(std::span<std::byte> memory) {
+  const DeviceScope scope(options_.device);
+  UnregisterHostMemory(memory);
 }
 
 bool GpuCache::WaitForReturnedCalls() {

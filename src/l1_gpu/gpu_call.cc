@@ -101,6 +101,8 @@ GpuCall::GpuCall(int device, std::unique_ptr<CallBuffers> buffers,
   common_answers_.reserve(kTablesPerCallMax);
   missed_.reserve(kTablesPerCallMax);
   positions_.reserve(kTablesPerCallMax);
+  direct_.reserve(kTablesPerCallMax);
+  duplicates_counted_.reserve(kTablesPerCallMax);
   rows_to_convert_.reserve(kTablesPerCallMax);
 }
 
@@ -201,6 +203,7 @@ void GpuCall::MakeViews() {
       view.row_stride_bytes = query.row_stride_bytes;
       view.status = query.status;
     }
+    view.direct = query.direct;
     views_.push_back(view);
     missed_.emplace_back(keys_.get() + key_count_, 0);
     key_count_ += query.key_count;
@@ -270,7 +273,7 @@ absl::StatusOr<DeviceMisses> GpuCall::Misses(Deadline deadline) {
     state_ = State::kMissed;
   }
   sender_.set_deadline(deadline);
-  return DeviceMisses{missed_, positions_};
+  return DeviceMisses{missed_, positions_, direct_};
 }
 
 bool GpuCall::ReadRecords(size_t query, size_t count_max) {
@@ -296,8 +299,9 @@ void GpuCall::ReadMisses() {
   duplicate_counts_.clear();
   common_answers_.assign(queries_.size(), kNoAnswer);
   positions_.clear();
+  direct_.clear();
   unanswered_count_ = 0;
-  duplicates_counted_ = false;
+  duplicates_counted_.assign(queries_.size(), 0);
   for (size_t q = 0; q < queries_.size(); ++q) {
     ReadRecords(q, SIZE_MAX);
     const size_t count = missed_[q].size();
@@ -307,8 +311,33 @@ void GpuCall::ReadMisses() {
     positions_.push_back(count + duplicate_count);
     counts_.emplace_back();
     counts_.back()[KeyStatus::kHitL1] = views_[q].key_count - count - duplicate_count;
-    unanswered_count_ += count;
+    direct_.push_back(IsAnsweredDirectly(q) ? 1 : 0);
+    if (direct_[q] != 0) {
+      counts_.back()[KeyStatus::kHitL2] = positions_[q];
+    } else {
+      unanswered_count_ += count;
+    }
   }
+}
+
+bool GpuCall::IsAnsweredDirectly(size_t query) const {
+  const QueryView& view = views_[query];
+  if (view.direct == nullptr) return false;
+  const std::span records(buffers_->misses.records + view.first_key, missed_[query].size());
+  const auto is_answered = [](const MissRecord& record) {
+    return (record.position & kAnsweredOnDevice) != 0;
+  };
+  // Positions that ask for the same key are read separately, while level 2 changes.
+  const auto all_answered = [](const DuplicateRecord& record) { return record.open_count == 0; };
+  return std::ranges::all_of(records, is_answered) &&
+         std::ranges::all_of(DuplicatesOf(query), all_answered);
+}
+
+void GpuCall::ForgetDirectAnswers(size_t query) {
+  direct_[query] = 0;
+  counts_[query][KeyStatus::kHitL2] = 0;
+  unanswered_count_ += missed_[query].size();
+  duplicates_counted_[query] = 0;
 }
 
 std::span<const DuplicateRecord> GpuCall::DuplicatesOf(size_t query) const {
@@ -404,6 +433,11 @@ void GpuCall::NoteAnswer(size_t query, uint8_t answer) {
   if (common != answer) common = kDifferentAnswers;
 }
 
+void GpuCall::CountAllDuplicates() {
+  for (size_t q = 0; q < queries_.size(); ++q)
+    if (std::exchange(duplicates_counted_[q], 1) == 0 && direct_[q] == 0) CountDuplicates(q);
+}
+
 // In most calls all misses have the same answer; then it does not matter which key a position waits
 // for. Otherwise every miss must be looked at, which takes a fifth of a lookup's time if many keys
 // miss.
@@ -424,7 +458,7 @@ void GpuCall::CountDuplicates(size_t query) {
   const size_t first = views_[query].first_key;
   const MissRecord* const records = buffers_->misses.records + first;
   for (size_t i = 0; i < missed_[query].size(); ++i) {
-    const uint32_t position = records[i].position;
+    const uint32_t position = records[i].position & ~kAnsweredOnDevice;
     if ((has_duplicates_[position / 64] & bit_of(position)) != 0)
       index_of_[position] = static_cast<uint32_t>(i);
   }
@@ -438,6 +472,7 @@ void GpuCall::CountDuplicates(size_t query) {
 absl::Status GpuCall::FinishPieces(std::span<const DeviceRowPiece> pieces) {
   for (const DeviceRowPiece& piece : pieces) {
     HPS_RETURN_IF_ERROR(Validate(piece));
+    if (direct_[piece.query] != 0) ForgetDirectAnswers(piece.query);
     Answer(piece);
     HPS_RETURN_IF_ERROR(sender_.Add({.view = &views_[piece.query],
                                      .query = &queries_[piece.query],
@@ -456,9 +491,7 @@ absl::Status GpuCall::Finish(std::span<const DeviceRowPiece> pieces) {
   if (status.ok()) status = sent;
   in_flight_ |= sender_.sent();
   // Counts while the device works on the pieces that were sent.
-  if (unanswered_count_ == 0 && !std::exchange(duplicates_counted_, true)) {
-    for (size_t q = 0; q < queries_.size(); ++q) CountDuplicates(q);
-  }
+  if (unanswered_count_ == 0) CountAllDuplicates();
   return status;
 }
 

@@ -77,12 +77,17 @@ class GpuCall final : public DeviceCall {
   // may be more.
   bool ReadRecords(size_t query, size_t count_max);
   void ReadMisses();
+  // Whether the device has answered all positions of the query's misses from level 2.
+  bool IsAnsweredDirectly(size_t query) const;
+  // Pieces answer the query's misses instead.
+  void ForgetDirectAnswers(size_t query);
   // The records of query q's positions that wait for another position's key.
   std::span<const DuplicateRecord> DuplicatesOf(size_t query) const;
   // Marks the piece's keys as answered and counts one position of each.
   void Answer(const DeviceRowPiece& piece);
   void NoteAnswer(size_t query, uint8_t answer);
   // Counts the other positions, once all keys have been answered.
+  void CountAllDuplicates();
   void CountDuplicates(size_t query);
   absl::Status CheckAllAnswered() const;
   absl::Status FinishPieces(std::span<const DeviceRowPiece> pieces);
@@ -117,6 +122,8 @@ class GpuCall final : public DeviceCall {
   std::vector<uint8_t> common_answers_;         // [queries]: the common answer of all answered keys
   std::vector<std::span<const Key>> missed_;    // [queries]: the known part of its misses in keys_
   std::vector<uint64_t> positions_;             // [queries]
+  std::vector<uint8_t> direct_;                 // [queries]: answered by the device, from level 2
+  std::vector<uint8_t> duplicates_counted_;     // [queries]
   std::vector<RowsToConvert> rows_to_convert_;  // of the queries that request conversion
   // Query q's part of these arrays begins at its QueryView::first_key.
   const std::unique_ptr<Key[]> keys_;         // [keys_max]: unique missing keys
@@ -126,7 +133,6 @@ class GpuCall final : public DeviceCall {
   const std::unique_ptr<uint64_t[]> has_duplicates_;  // zero between uses
   const std::unique_ptr<uint32_t[]> index_of_;        // [keys_max]
   size_t unanswered_count_ = 0;
-  bool duplicates_counted_ = false;
 };
 
 }  // namespace hps

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/limits.h"
 #include "hps/types.h"
 
 namespace hps {
@@ -21,10 +22,14 @@ namespace hps {
 // generation: a record that the host sees only partly counts as not yet written.
 struct alignas(16) MissRecord {
   Key key;
-  uint32_t position;  // a position of the query that asks for the key
+  uint32_t position;  // that asks for the key; kAnsweredOnDevice may be set
   uint32_t check;     // MissCheck of the key and the call's generation
 };
 static_assert(sizeof(MissRecord) == 16);
+
+// Set in a record's position if the device has written the row there itself, from level 2.
+inline constexpr uint32_t kAnsweredOnDevice = 1u << 31;
+static_assert(kKeysPerCallMax <= kAnsweredOnDevice);
 
 constexpr uint32_t MissCheck(Key key, uint32_t generation) {
   return generation ^
@@ -45,7 +50,7 @@ struct alignas(16) DuplicateRecord {
   uint32_t position;  // the one in the key's MissRecord
   uint32_t count;     // 1 to 32 more
   uint32_t generation;
-  uint32_t unused;
+  uint32_t open_count;  // of them, positions that the device has not answered itself
 };
 static_assert(sizeof(DuplicateRecord) == 16);
 

@@ -1,6 +1,7 @@
 #include "l2_memory/memory_table.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <new>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/logging.h"
 #include "base/macros.h"
 #include "l2_memory/memory_fetch.h"
 
@@ -25,6 +27,11 @@ constexpr size_t kGuardKeys = 4096;
 // reads them, and would evict reused data.
 constexpr size_t kStreamingBytesMin = size_t{1} << 20;
 
+// Devices read rows in units of 16 bytes.
+bool IsReadInUnits(const PartitionShape& shape) {
+  return shape.row_bytes % 16 == 0 && shape.stride_bytes % 16 == 0;
+}
+
 // The pages are zero and the objects in them are valid when zero, so their lifetime begins without
 // touching the pages.
 template <typename T>
@@ -34,27 +41,29 @@ T* ArrayAt(const PageBlock& block, size_t offset) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LossyTable>> MemoryTable::Create(
-    const TableLayout& layout, uint64_t bytes_max, std::shared_ptr<PageAllocator> pages,
-    FetchFunction fetch) {
+absl::StatusOr<std::unique_ptr<LossyTable>> MemoryTable::Create(const TableLayout& layout,
+                                                                uint64_t bytes_max, Parts parts) {
   try {
-    HPS_ASSIGN_OR_RETURN(std::unique_ptr<PageBlock> block, pages->Allocate(layout.block_bytes));
+    HPS_ASSIGN_OR_RETURN(std::unique_ptr<PageBlock> block,
+                         parts.pages->Allocate(layout.block_bytes));
     return std::unique_ptr<LossyTable>(
-        new MemoryTable(layout, bytes_max, std::move(pages), std::move(block), fetch));
+        new MemoryTable(layout, bytes_max, std::move(parts), std::move(block)));
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(
         absl::StrCat("level 2: out of memory for ", layout.heap_bytes, " bytes besides the rows"));
   }
 }
 
-MemoryTable::MemoryTable(const TableLayout& layout, uint64_t bytes_max,
-                         std::shared_ptr<PageAllocator> pages, std::unique_ptr<PageBlock> block,
-                         FetchFunction fetch)
-    : fetch_(fetch),
+MemoryTable::MemoryTable(const TableLayout& layout, uint64_t bytes_max, Parts parts,
+                         std::unique_ptr<PageBlock> block)
+    : fetch_(parts.fetch),
       layout_(layout),
       bytes_max_(bytes_max),
-      pages_(std::move(pages)),
+      pages_(std::move(parts.pages)),
       block_(std::move(block)),
+      pinner_(IsReadInUnits(layout.shape) ? parts.pinner : nullptr),
+      region_{.memory = block_->bytes()},
+      direct_rows_(MakeDirectRows()),
       fence_(layout.rows_max()),
       domain_(kFetchesPerTableMax),
       readers_(domain_, kFetchesPerTableMax),
@@ -83,6 +92,50 @@ MemoryTable::MemoryTable(const TableLayout& layout, uint64_t bytes_max,
                                       .frequencies = {frequencies, shape.frequency_word_count}};
     partitions_.push_back(std::make_unique<Partition>(shape, view, memory, domain_));
   }
+}
+
+MemoryTable::~MemoryTable() {
+  if (!pins_.load() || pinner_->Unpin(region_)) return;
+  LogWarning(absl::StrCat("level 2: ", block_->bytes().size(),
+                          " bytes stay allocated, because a device that hangs may read them"));
+  block_->Leak();
+}
+
+static_assert(sizeof(IndexLine) == kDirectLineBytes && IndexLine::kEntries == kDirectLineEntries);
+static_assert(offsetof(IndexLine, keys) == 0 &&
+              offsetof(IndexLine, sequence) == kDirectSequenceOffset &&
+              offsetof(IndexLine, slots) == kDirectSlotsOffset);
+static_assert(kNoSlot == 0 && kAbsentSlot == kDirectAbsentSlot);
+
+DirectRows MemoryTable::MakeDirectRows() const {
+  const std::byte* const memory = block_->bytes().data();
+  return {.lines = memory,
+          .rows = memory + layout_.rows_offset,
+          .partition_count = static_cast<uint32_t>(layout_.partition_count),
+          .line_count = layout_.shape.line_count,
+          .slot_count = layout_.shape.slot_count,
+          .stride_bytes = static_cast<uint32_t>(layout_.shape.stride_bytes)};
+}
+
+// Counts insertions, of which there are at least as many as rows.
+void MemoryTable::PinOnceHalfFull(uint64_t inserted) {
+  if (pinner_ == nullptr || pins_.load(std::memory_order_relaxed)) return;
+  const uint64_t sum = inserted_.fetch_add(inserted, std::memory_order_relaxed) + inserted;
+  if (sum < layout_.rows_max() / 2 || pins_.exchange(true)) return;
+  pinner_->Pin(region_);
+}
+
+std::optional<size_t> MemoryTable::BeginDirectReads() {
+  if (!region_.readable.load(std::memory_order_acquire)) return std::nullopt;
+  ReaderPool::Lease lease = readers_.Acquire();
+  if (!lease) return std::nullopt;
+  lease.reader().Enter();
+  return readers_.Keep(std::move(lease));
+}
+
+void MemoryTable::EndDirectReads(size_t reads) {
+  const ReaderPool::Lease lease = readers_.Resume(reads);
+  lease.reader().Leave();
 }
 
 absl::StatusOr<FetchCounts> MemoryTable::Fetch(const FetchBatch& batch, Deadline) {
@@ -144,6 +197,7 @@ absl::StatusOr<InsertCounts> MemoryTable::Insert(const RowBatch& batch, ApplyEpo
     }
   }
   refused_.fetch_add(counts.refused, std::memory_order_relaxed);
+  PinOnceHalfFull(counts.inserted);
   return counts;
 }
 
@@ -205,7 +259,10 @@ LevelStatistics MemoryTable::Statistics() const {
     statistics.evictions += counts.evictions;
     statistics.dropped += counts.dropped;
   }
-  statistics.bytes_used = BytesTouched(touched_slots, sketched);
+  // Pinning touches all pages.
+  statistics.bytes_used = region_.readable.load(std::memory_order_acquire)
+                              ? layout_.total_bytes()
+                              : BytesTouched(touched_slots, sketched);
   return statistics;
 }
 

@@ -1,5 +1,8 @@
 // One table of the in-process level 2: partitions by key hash over one block of pages.
 //
+// With a pinner, the block is pinned when half of the rows have come, and devices may read it from
+// then on. Earlier, memory that may never be needed would become resident.
+//
 // A write takes the lock of the key's partition for each key. Reads use the partitions' views under
 // an epoch guard, see memory_fetch.h.
 #pragma once
@@ -8,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,19 +21,24 @@
 #include "l2_memory/partition.h"
 #include "l2_memory/reader_pool.h"
 #include "l2_memory/table_layout.h"
+#include "tier/direct_rows.h"
 #include "tier/fence.h"
+#include "tier/host_memory_pinner.h"
 #include "tier/lossy_tier.h"
 
 namespace hps {
 
-class MemoryTable final : public LossyTable {
+class MemoryTable final : public LossyTable, public DirectReadable {
  public:
-  // `fetch` is FetchFunctionForMachine() except in tests. Errors: RESOURCE_EXHAUSTED if the system
-  // lacks the memory.
+  struct Parts {
+    std::shared_ptr<PageAllocator> pages;
+    FetchFunction fetch = nullptr;       // FetchFunctionForMachine() except in tests
+    HostMemoryPinner* pinner = nullptr;  // null: devices do not read the table
+  };
+  // Errors: RESOURCE_EXHAUSTED if the system lacks the memory.
   static absl::StatusOr<std::unique_ptr<LossyTable>> Create(const TableLayout& layout,
-                                                            uint64_t bytes_max,
-                                                            std::shared_ptr<PageAllocator> pages,
-                                                            FetchFunction fetch);
+                                                            uint64_t bytes_max, Parts parts);
+  ~MemoryTable() override;
 
   MemoryTable(const MemoryTable&) = delete;
   MemoryTable& operator=(const MemoryTable&) = delete;
@@ -46,9 +55,15 @@ class MemoryTable final : public LossyTable {
   bool can_block() const override { return false; }
   bool has_near_part() const override { return false; }
 
+  std::optional<size_t> BeginDirectReads() override;
+  void EndDirectReads(size_t reads) override;
+  const DirectRows& direct_rows() const override { return direct_rows_; }
+
  private:
-  MemoryTable(const TableLayout& layout, uint64_t bytes_max, std::shared_ptr<PageAllocator> pages,
-              std::unique_ptr<PageBlock> block, FetchFunction fetch);
+  MemoryTable(const TableLayout& layout, uint64_t bytes_max, Parts parts,
+              std::unique_ptr<PageBlock> block);
+  DirectRows MakeDirectRows() const;
+  void PinOnceHalfFull(uint64_t inserted);
 
   // Calls visit(rank, key) for every held row; rows with a higher rank are evicted first.
   template <typename Visit>
@@ -65,6 +80,11 @@ class MemoryTable final : public LossyTable {
   const uint64_t bytes_max_;
   const std::shared_ptr<PageAllocator> pages_;
   const std::unique_ptr<PageBlock> block_;
+  HostMemoryPinner* const pinner_;  // null: devices do not read the table
+  PinnedRegion region_;
+  const DirectRows direct_rows_;
+  std::atomic<uint64_t> inserted_{0};
+  std::atomic<bool> pins_{false};
   Fence fence_;
   EpochDomain domain_;
   ReaderPool readers_;

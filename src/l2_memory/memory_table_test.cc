@@ -7,9 +7,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <optional>
 
+#include "l2_memory/index_line.h"
 #include "l2_memory/memory_tier.h"
 #include "testing/contracts/lossy_rows.h"
+#include "testing/fakes/stamped_row.h"
+#include "tier/direct_rows.h"
 
 namespace {
 
@@ -73,7 +77,8 @@ std::vector<FetchFunction> FetchFunctions() {
 std::unique_ptr<LossyTable> OpenWith(FetchFunction fetch, size_t row_bytes, uint64_t bytes_max) {
   const auto layout = LayoutForBytes(row_bytes, bytes_max, {});
   EXPECT_TRUE(layout.ok()) << layout.status();
-  return *MemoryTable::Create(*layout, bytes_max, MakeSystemPageAllocator(false), fetch);
+  return *MemoryTable::Create(*layout, bytes_max,
+                              {.pages = MakeSystemPageAllocator(false), .fetch = fetch});
 }
 
 // Widths that no table has, to test the copies' last bytes.
@@ -449,6 +454,131 @@ TEST(MemoryTableTest, NamesTheHottestKeysFirst) {
                                           [](Key key) { return key >= 3000 && key < 4000; });
     EXPECT_GT(used_count, 950) << static_cast<int>(eviction);
   }
+}
+
+// Pins at once, or refuses, or says that a device hangs.
+class TestPinner final : public HostMemoryPinner {
+ public:
+  void Pin(PinnedRegion& region) override {
+    ++asked;
+    memory = region.memory;
+    if (!refuses) region.readable = true;
+  }
+  bool Unpin(PinnedRegion& region) override {
+    EXPECT_EQ(region.memory.data(), memory.data());
+    ++returned;
+    return !hangs;
+  }
+
+  bool refuses = false;
+  bool hangs = false;
+  size_t asked = 0;
+  size_t returned = 0;
+  std::span<std::byte> memory;
+};
+
+// What a device finds of a key: the row's address; null = none.
+const std::byte* DirectRowOf(const DirectRows& direct, Key key) {
+  const DirectPlace place = DirectPlaceOf(direct, key);
+  const auto* const lines = static_cast<const IndexLine*>(static_cast<const void*>(direct.lines)) +
+                            size_t{place.partition} * direct.line_count;
+  for (const uint32_t number : {place.first, place.second}) {
+    const LineProbe probe = ProbeLine(lines[number], key);
+    if (probe.slot == kNoSlot || probe.slot == kAbsentSlot) continue;
+    return direct.rows +
+           (size_t{place.partition} * direct.slot_count + probe.slot - 1) * direct.stride_bytes;
+  }
+  return nullptr;
+}
+
+TEST(MemoryTableTest, DevicesFindTheRowsOnceHalfOfThemAreThere) {
+  constexpr size_t kRows = 100'000;  // several partitions
+  constexpr size_t kRowBytes = 48;
+  TestPinner pinner;
+  const MemoryTierOptions options = {.huge_pages = false, .pinner = &pinner};
+  auto table = Open(options, kRowBytes, MemoryTierBytesFor(kRows, kRowBytes, options));
+  auto* const direct = dynamic_cast<DirectReadable*>(table.get());
+  ASSERT_NE(direct, nullptr);
+  Insert(*table, Range(0, kRows / 3), kRowBytes);
+  EXPECT_EQ(pinner.asked, 0u) << "its memory may never be needed";
+  EXPECT_FALSE(direct->BeginDirectReads().has_value());
+  Insert(*table, Range(0, kRows), kRowBytes);
+  Insert(*table, Range(0, kRows), kRowBytes);
+  EXPECT_EQ(pinner.asked, 1u);
+  const std::optional<size_t> reads = direct->BeginDirectReads();
+  ASSERT_TRUE(reads.has_value());
+  EXPECT_GT(direct->direct_rows().partition_count, 1u);
+  for (const Key key : Range(0, kRows)) {
+    const std::byte* const row = DirectRowOf(direct->direct_rows(), key);
+    ASSERT_NE(row, nullptr) << key;
+    ASSERT_TRUE(StampedRow::Matches(kTable, key, 1, {row, kRowBytes})) << key;
+  }
+  EXPECT_EQ(DirectRowOf(direct->direct_rows(), -5), nullptr);
+  direct->EndDirectReads(*reads);
+  EXPECT_EQ(direct->BeginDirectReads(), reads) << "the place is free again";
+  direct->EndDirectReads(*reads);
+  table.reset();
+  EXPECT_EQ(pinner.returned, 1u);
+}
+
+// Catches: a slot that is used again while a device may read it.
+TEST(MemoryTableTest, NoRowIsOverwrittenWhileADeviceReads) {
+  constexpr size_t kRows = 1000;
+  constexpr size_t kRowBytes = 64;
+  TestPinner pinner;
+  const MemoryTierOptions options = {.huge_pages = false, .pinner = &pinner};
+  auto table = Open(options, kRowBytes, MemoryTierBytesFor(kRows, kRowBytes, options));
+  auto* const direct = dynamic_cast<DirectReadable*>(table.get());
+  Insert(*table, Range(0, kRows), kRowBytes);
+  const std::optional<size_t> reads = direct->BeginDirectReads();
+  ASSERT_TRUE(reads.has_value());
+  const std::byte* const row = DirectRowOf(direct->direct_rows(), 7);
+  ASSERT_NE(row, nullptr);
+  for (Version version = 2; version < 200; ++version) {
+    ContractRows rows(kTable, Range(0, kRows), kRowBytes, version);
+    ASSERT_TRUE(table->Update(rows.batch()).ok());
+    ASSERT_TRUE(StampedRow::Matches(kTable, 7, 1, {row, kRowBytes})) << version;
+  }
+  direct->EndDirectReads(*reads);
+  Insert(*table, Range(0, kRows), kRowBytes);
+  for (Version version = 200; version < 300; ++version) {
+    ContractRows rows(kTable, Range(0, kRows), kRowBytes, version);
+    EXPECT_EQ(*table->Update(rows.batch()), kRows) << "slots are free again";
+  }
+}
+
+TEST(MemoryTableTest, DevicesDoNotReadWhatIsNotPinned) {
+  constexpr size_t kRows = 1000;
+  const auto is_readable = [&](const MemoryTierOptions& options, size_t row_bytes) {
+    auto table = Open(options, row_bytes, MemoryTierBytesFor(kRows, row_bytes, options));
+    Insert(*table, Range(0, kRows), row_bytes);
+    auto* const direct = dynamic_cast<DirectReadable*>(table.get());
+    const std::optional<size_t> reads = direct->BeginDirectReads();
+    if (reads.has_value()) direct->EndDirectReads(*reads);
+    return reads.has_value();
+  };
+  TestPinner pinner;
+  EXPECT_TRUE(is_readable({.huge_pages = false, .pinner = &pinner}, 64));
+  EXPECT_FALSE(is_readable({.huge_pages = false}, 64)) << "nobody pins";
+  EXPECT_FALSE(is_readable({.huge_pages = false, .pinner = &pinner}, 60))
+      << "rows that are no units of 16 bytes";
+  EXPECT_EQ(pinner.asked, 1u);
+  pinner.refuses = true;
+  EXPECT_FALSE(is_readable({.huge_pages = false, .pinner = &pinner}, 64));
+  EXPECT_EQ(pinner.returned, 2u);
+}
+
+TEST(MemoryTableTest, MemoryThatAHangingDeviceMayReadStaysMapped) {
+  TestPinner pinner;
+  pinner.hangs = true;
+  const MemoryTierOptions options = {.huge_pages = false, .pinner = &pinner};
+  auto table = Open(options, 64, MemoryTierBytesFor(1000, 64, options));
+  Insert(*table, Range(0, 1000), 64);
+  table.reset();
+  std::vector<unsigned char> resident(pinner.memory.size() / 4096);
+  ASSERT_EQ(mincore(pinner.memory.data(), pinner.memory.size(), resident.data()), 0)
+      << "the pages are gone";
+  ASSERT_EQ(munmap(pinner.memory.data(), pinner.memory.size()), 0);
 }
 
 }  // namespace

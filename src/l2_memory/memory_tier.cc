@@ -25,8 +25,10 @@ class MemoryTier final : public LossyTier {
     HPS_ASSIGN_OR_RETURN(const TableLayout layout,
                          LayoutForBytes(spec.row_bytes(), bytes_max, options_));
     return MemoryTable::Create(
-        layout, bytes_max, pages_,
-        options_.fetch != nullptr ? options_.fetch : FetchFunctionForMachine());
+        layout, bytes_max,
+        {.pages = pages_,
+         .fetch = options_.fetch != nullptr ? options_.fetch : FetchFunctionForMachine(),
+         .pinner = options_.pinner});
   }
 
   void Fetch(std::span<TableFetch> fetches, Deadline deadline) override {

@@ -12,6 +12,7 @@
 #include "hps/config.h"
 #include "l2_memory/memory_fetch.h"
 #include "l2_memory/page_allocator.h"
+#include "tier/host_memory_pinner.h"
 #include "tier/lossy_tier.h"
 
 namespace hps {
@@ -23,6 +24,8 @@ struct MemoryTierOptions {
   bool huge_pages = true;         // requested; used if the system provides them
   size_t partitions = 0;          // minimum per table; 0 = chosen by the table's size
   FetchFunction fetch = nullptr;  // null = FetchFunctionForMachine(); tests use others
+  // Makes the tables readable by devices (tier/direct_rows.h); outlives them. Null: they are not.
+  HostMemoryPinner* pinner = nullptr;
 };
 
 // A tier whose tables can't block. The only error of its tables: Fetch is UNAVAILABLE if more than

@@ -26,6 +26,7 @@ class SystemPageBlock final : public PageBlock {
   void Own(std::span<std::byte> bytes) { bytes_ = bytes; }
 
   std::span<std::byte> bytes() const override { return bytes_; }
+  void Leak() override { bytes_ = {}; }
 
  private:
   std::span<std::byte> bytes_;

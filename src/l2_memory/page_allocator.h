@@ -18,6 +18,8 @@ class PageBlock {
  public:
   virtual ~PageBlock() = default;
   virtual std::span<std::byte> bytes() const = 0;
+  // The pages stay until the process ends, for a device that may still read them.
+  virtual void Leak() = 0;
 };
 
 // Thread-safe. Must outlive its blocks.

@@ -37,4 +37,10 @@ ReaderPool::Lease ReaderPool::Acquire() {
   return Lease(nullptr);
 }
 
+size_t ReaderPool::Keep(Lease lease) {
+  return static_cast<size_t>(std::exchange(lease.place_, nullptr) - places_.get());
+}
+
+ReaderPool::Lease ReaderPool::Resume(size_t number) { return Lease(&places_[number]); }
+
 }  // namespace hps

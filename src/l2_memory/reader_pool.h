@@ -24,6 +24,10 @@ class ReaderPool {
   // Returns an empty lease if all readers are leased.
   Lease Acquire();
 
+  // Turns a lease, which is not empty, into a number and back, for a user that is not a scope.
+  size_t Keep(Lease lease);
+  Lease Resume(size_t number);
+
   static size_t BytesFor(size_t readers_max) { return readers_max * sizeof(Place); }
 
  private:

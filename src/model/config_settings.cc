@@ -114,6 +114,10 @@ void AddL2(L2Config& l2, SettingList& list) {
            "l2.resolution_target");
   list.Add("huge_pages", l2.huge_pages, BooleanCodec{},
            "Ask the operating system for huge pages; used if available.");
+  list.Add(
+      "pinned_bytes_max", l2.pinned_bytes_max, kSize,
+      "Of this memory, what is pinned so that GPUs read rows there by themselves; see above. 0 = "
+      "none. Without effect with `\"memory+redis\"`.");
 }
 
 void AddRedis(RedisConfig& redis, SettingList& list) {

@@ -84,7 +84,11 @@ absl::Status DeviceLevel::Open(const DeviceCacheFactory& factory) {
     if (devices_status_.ok()) devices_status_ = factory.Support();
     return absl::OkStatus();
   }
-  HPS_ASSIGN_OR_RETURN(executor_, WorkerPool::Create({.name = "hps-l1-fill", .queue_max = 1}));
+  // Two tasks, each at most once in the queue.
+  HPS_ASSIGN_OR_RETURN(executor_, WorkerPool::Create({.name = "hps-l1-fill", .queue_max = 2}));
+  if (config_.l2.pinned_bytes_max > 0) {
+    l2_pinner_ = std::make_unique<L2Pinner>(caches(), config_.l2.pinned_bytes_max, *executor_);
+  }
   return absl::OkStatus();
 }
 

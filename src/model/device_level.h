@@ -13,7 +13,7 @@
 // Every switch divides the level again, by the rules of level 2 (RedivideBudget in budget.h).
 //
 // Thread-safe. Must outlive the tables returned by Tracked. Has one thread, which fills tables that
-// had to wait for memory.
+// had to wait for memory, and pins memory of level 2 (serving/l2_pinner.h).
 #pragma once
 
 #include <atomic>
@@ -32,6 +32,7 @@
 #include "hps/config.h"
 #include "hps/statistics.h"
 #include "serving/device_health.h"
+#include "serving/l2_pinner.h"
 #include "serving/live_table.h"
 #include "tier/device_cache_factory.h"
 
@@ -62,6 +63,10 @@ class DeviceLevel {
 
   // Indexed by the cache numbers of LiveTable; empty without a device.
   std::vector<DeviceCache*> caches() const;
+
+  // For level 2's tables, which it must outlive; null without a device, or if l2.pinned_bytes_max
+  // is 0.
+  HostMemoryPinner* l2_pinner() const { return l2_pinner_.get(); }
 
   // Of the caches' devices, in the same order; for the sessions.
   std::vector<DeviceHealth*> healths() const;
@@ -164,6 +169,7 @@ class DeviceLevel {
   // Budgets of the tables that exist.
   std::map<const LiveTable*, uint64_t> granted_ HPS_GUARDED_BY(mutex_);
   std::vector<PendingTable> pending_ HPS_GUARDED_BY(mutex_);
+  std::unique_ptr<L2Pinner> l2_pinner_;
   std::unique_ptr<WorkerPool> executor_;  // null without a device; declared last, so it ends first
 };
 

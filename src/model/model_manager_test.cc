@@ -47,6 +47,11 @@ class ObservedCache final : public DeviceCache {
   absl::StatusOr<DeviceCallLease> AcquireCallAhead(size_t keys_max) override {
     return cache_->AcquireCallAhead(keys_max);
   }
+  absl::Status PinHostMemory(std::span<std::byte> memory) override {
+    return cache_->PinHostMemory(memory);
+  }
+  void UnpinHostMemory(std::span<std::byte> memory) override { cache_->UnpinHostMemory(memory); }
+  bool AwaitReturnedCalls() override { return cache_->AwaitReturnedCalls(); }
 
  private:
   const std::unique_ptr<DeviceCache> cache_;

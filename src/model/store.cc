@@ -235,13 +235,13 @@ absl::Status OpenLevels(OpenMode mode, const DeviceCacheFactory& devices, bool i
   const Config& config = store.config;
   const StoreRole role = mode == OpenMode::kMaintain ? StoreRole::kCommand : StoreRole::kServer;
   HPS_ASSIGN_OR_RETURN(store.durable, OpenDurableStore(config.store, mode, role));
-  HPS_ASSIGN_OR_RETURN(store.l2, MakeL2Tier(config.l2));
-  // A reader's tables stay as they were opened, and follow no stream.
-  if (mode == OpenMode::kReadOnly) store.l2.open_shared = nullptr;
   HPS_ASSIGN_OR_RETURN(
       store.l1,
       DeviceLevel::Create(
           config, {.is_server = mode == OpenMode::kServe, .is_auto_budget = is_l1_auto}, devices));
+  HPS_ASSIGN_OR_RETURN(store.l2, MakeL2Tier(config.l2, store.l1->l2_pinner()));
+  // A reader's tables stay as they were opened, and follow no stream.
+  if (mode == OpenMode::kReadOnly) store.l2.open_shared = nullptr;
   HPS_ASSIGN_OR_RETURN(store.promote_executor,
                        MakePool("hps-promote", config.threads.promote, kPromotionsQueuedMax));
   HPS_ASSIGN_OR_RETURN(store.fetch_executor,

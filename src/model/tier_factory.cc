@@ -31,11 +31,12 @@ RocksStoreOptions OptionsOf(const StoreConfig& config, OpenMode mode, StoreRole 
 }
 
 // The part of level 2 in this process's memory.
-L2Tier MakeMemoryL2(const L2Config& config) {
+L2Tier MakeMemoryL2(const L2Config& config, HostMemoryPinner* pinner) {
   const MemoryTierOptions options = {.eviction = config.eviction,
                                      .evict_from = config.evict_from,
                                      .evict_to = config.evict_to,
-                                     .huge_pages = config.huge_pages};
+                                     .huge_pages = config.huge_pages,
+                                     .pinner = pinner};
   return {.tier = MakeMemoryTier(options),
           .bytes_for = [options](uint64_t row_count, size_t row_bytes) {
             return MemoryTierBytesFor(row_count, row_bytes, options);
@@ -65,7 +66,7 @@ absl::StatusOr<L2Tier> MakeRedisL2(const RedisConfig& config) {
 
 absl::StatusOr<L2Tier> MakeMemoryRedisL2(const L2Config& config) {
   HPS_ASSIGN_OR_RETURN(L2Tier redis, MakeRedisL2(config.redis));
-  L2Tier memory = MakeMemoryL2(config);
+  L2Tier memory = MakeMemoryL2(config, nullptr);
   const std::shared_ptr<LossyTier> near = std::move(memory.tier);
   const auto open_shared = [near, open = std::move(redis.open_shared)](
                                const SharedTableStart& start, bool writes_changes,
@@ -126,10 +127,10 @@ uint32_t DurableFormatVersion(bool has_networks) {
   return has_networks ? kNetworkFormatVersion : kFirstFormatVersion;
 }
 
-absl::StatusOr<L2Tier> MakeL2Tier(const L2Config& config) {
+absl::StatusOr<L2Tier> MakeL2Tier(const L2Config& config, HostMemoryPinner* pinner) {
   switch (config.kind) {
     case L2Kind::kMemory:
-      return MakeMemoryL2(config);
+      return MakeMemoryL2(config, pinner);
     case L2Kind::kRedis:
       return MakeRedisL2(config.redis);
     case L2Kind::kMemoryRedis:

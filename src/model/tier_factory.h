@@ -17,6 +17,7 @@
 #include "hps/transfer.h"
 #include "tier/durable_tier.h"
 #include "tier/foreign_store.h"
+#include "tier/host_memory_pinner.h"
 #include "tier/lossy_tier.h"
 #include "tier/shared_table.h"
 
@@ -70,9 +71,10 @@ struct L2Tier {
   bool is_layered() const { return tier != nullptr && tier->traits().layered; }
   bool is_enumerable() const { return tier != nullptr && tier->traits().enumerable; }
 };
-// REQUIRES: ValidateConfig has accepted the configuration. Connects to nothing.
+// REQUIRES: ValidateConfig has accepted the configuration. Connects to nothing. `pinner` is for
+// tables that are in memory alone, and outlives them; null: devices do not read them.
 // Errors: UNIMPLEMENTED (Redis, in a build without it), FAILED_PRECONDITION (the file with Redis'
 // password, or one with certificates or a key, can't be read).
-absl::StatusOr<L2Tier> MakeL2Tier(const L2Config& config);
+absl::StatusOr<L2Tier> MakeL2Tier(const L2Config& config, HostMemoryPinner* pinner = nullptr);
 
 }  // namespace hps

@@ -1,10 +1,13 @@
 #include "query/cache_lookup.h"
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 #include <utility>
 
 #include "base/limits.h"
 #include "base/macros.h"
+#include "base/spin.h"
 
 namespace hps {
 namespace {
@@ -15,6 +18,10 @@ constexpr size_t kGapBytesMax = size_t{128} << 10;
 
 // Answers that are collected before they are sent.
 constexpr size_t kPiecesMax = 256;
+
+// Reads of level 2 by a device end at the latest then, whether it has answered or not: it hangs, or
+// has other work before. Some ten times what a lookup takes.
+constexpr Duration kDirectReadsMax = std::chrono::milliseconds(2);
 
 size_t TotalKeys(std::span<const QueryLookup> queries) {
   size_t total = 0;
@@ -28,10 +35,11 @@ CacheLookup::CacheLookup(DeviceCache& cache, size_t cache_index, size_t keys_max
     : cache_(cache), cache_index_(cache_index), statuses_(new KeyStatus[keys_max]) {
   requests_.reserve(kTablesPerCallMax);
   pieces_.reserve(kPiecesMax);
+  direct_reads_.reserve(kTablesPerCallMax);
 }
 
 absl::Status CacheLookup::Begin(std::span<QueryLookup> queries, MemorySpace space, Stream stream,
-                                CallUse use) {
+                                CallUse use, bool may_read_level2) {
   use_ = use;
   ready_on_return_ = space == MemorySpace::kHost || stream.handle == nullptr;
   sent_ = absl::OkStatus();
@@ -41,9 +49,58 @@ absl::Status CacheLookup::Begin(std::span<QueryLookup> queries, MemorySpace spac
                                                       : cache_.AcquireCallAhead(key_count));
   MakeRequests(queries, space);
   NumberMisses(queries);
+  if (may_read_level2) BeginDirectReads(queries);
   HPS_RETURN_IF_ERROR(call_->Begin(requests_, stream));
   is_probing_ = true;
   return absl::OkStatus();
+}
+
+// Rows that must be converted, or whose key two queries may ask for, are left to the host.
+void CacheLookup::BeginDirectReads(std::span<QueryLookup> queries) {
+  for (size_t i = 0; i < queries.size(); ++i) {
+    const TableLookup& table = *queries[i].table;
+    DirectReadable* const l2 = table.table->l2_direct();
+    if (l2 == nullptr || table.top != TableLookup::Top::kL1 || !table.l2_usable ||
+        !table.has_one_query() || table.hit_rate_threshold < 1.0 || queries[i].out.converts())
+      continue;
+    const std::optional<size_t> reads = l2->BeginDirectReads();
+    if (!reads.has_value()) continue;
+    direct_reads_.push_back({l2, *reads});
+    requests_[i].direct = &l2->direct_rows();
+    queries[i].direct = true;
+  }
+}
+
+void CacheLookup::EndDirectReads() {
+  for (const DirectReads& of : direct_reads_) of.table->EndDirectReads(of.reads);
+  direct_reads_.clear();
+}
+
+// Returns whether the probe has ended in time. If not, the device may read rows that are being
+// overwritten from now on.
+bool CacheLookup::EndDirectReadsWithProbe() {
+  if (direct_reads_.empty()) return false;
+  SpinLimit limit(kDirectReadsMax);
+  bool probed = call_->Peek(0).probed;
+  while (!probed && limit.Spin()) probed = call_->Peek(0).probed;
+  EndDirectReads();
+  return probed;
+}
+
+// Rows that were read while a change was under way may be newer than what level 1 has taken in
+// meanwhile: then the host answers, and has level 1 probed again.
+void CacheLookup::TakeDirectAnswers(std::span<QueryLookup> queries, const DeviceMisses& misses,
+                                    bool in_time) {
+  direct_outcome_ = DirectOutcome();
+  for (size_t i = 0; i < queries.size(); ++i) {
+    if (!queries[i].direct) continue;
+    const TableLookup& table = *queries[i].table;
+    const bool changed = table.table->epochs().begun() > table.epoch;
+    const bool answered = i < misses.direct.size() && misses.direct[i] != 0;
+    queries[i].direct = in_time && !changed && answered;
+    direct_outcome_.asked += misses.keys[i].size();
+    if (queries[i].direct) direct_outcome_.answered += misses.keys[i].size();
+  }
 }
 
 // As if all keys were to miss: which of them do is not known yet.
@@ -97,8 +154,10 @@ void CacheLookup::MakeRequests(std::span<QueryLookup> queries, MemorySpace space
 
 absl::Status CacheLookup::TakeMisses(std::span<QueryLookup> queries, std::span<TableLookup> tables,
                                      MissArena& arena, Deadline deadline) {
+  const bool direct_in_time = EndDirectReadsWithProbe();
   is_probing_ = false;  // also after an error, where it would be waited for in vain
   HPS_ASSIGN_OR_RETURN(const DeviceMisses misses, call_->Misses(deadline));
+  TakeDirectAnswers(queries, misses, direct_in_time);
   Stage(queries, misses);
   for (TableLookup& table : tables) ListMisses(table, queries, misses, arena);
   return absl::OkStatus();
@@ -115,7 +174,7 @@ void CacheLookup::Stage(std::span<QueryLookup> queries, const DeviceMisses& miss
     query.staged = true;
     query.staged_status = {statuses_of(query), count};
     query.staged_rows = HostRows();
-    if (query.fetched_ahead == count) continue;
+    if (query.fetched_ahead == count || query.direct) continue;
     std::fill(query.staged_status.begin() + static_cast<std::ptrdiff_t>(query.fetched_ahead),
               query.staged_status.end(), kUnanswered);
     StageRows(i, query);
@@ -142,6 +201,7 @@ void CacheLookup::ListMisses(TableLookup& table, std::span<QueryLookup> queries,
     const size_t number = static_cast<size_t>(table.first_query - queries.data());
     table.misses = arena.ListOf(misses.keys[number]);
     table.missed_positions = misses.positions[number];
+    if (table.first_query->direct) table.misses.ClearPending();
     return;
   }
   for (QueryLookup* query = table.first_query; query != nullptr; query = query->next_of_table) {
@@ -155,6 +215,7 @@ void CacheLookup::ListMisses(TableLookup& table, std::span<QueryLookup> queries,
 }
 
 void CacheLookup::WaitForProbe(Deadline deadline) {
+  EndDirectReads();
   if (std::exchange(is_probing_, false)) call_->Misses(deadline).IgnoreError();
 }
 

@@ -45,10 +45,23 @@ class CacheLookup {
   // before the last one has given its call back.
   enum class CallUse { kLookup, kPieceAhead };
 
-  // Begins the probe of all queries. The hits are on their way to the caller's rows.
+  // Begins the probe of all queries. The hits are on their way to the caller's rows. With
+  // `may_read_level2`, so are the misses that the device finds in a level 2 that it can read, of
+  // tables of which all calls wait for their rows. TakeMisses must then follow without a wait for
+  // something else, because level 2 keeps the slots of old rows meanwhile.
   // Errors: those of DeviceCache::AcquireCall, or AcquireCallAhead, and DeviceCall::Begin.
   absl::Status Begin(std::span<QueryLookup> queries, MemorySpace space, Stream stream,
-                     CallUse use = CallUse::kLookup);
+                     CallUse use = CallUse::kLookup, bool may_read_level2 = false);
+
+  // From Begin to TakeMisses: whether the device reads level 2 for some query.
+  bool reads_level2() const { return !direct_reads_.empty(); }
+
+  // Of the last TakeMisses: the misses that the device was to answer, and has answered.
+  struct DirectOutcome {
+    size_t asked = 0;
+    size_t answered = 0;
+  };
+  const DirectOutcome& direct_outcome() const { return direct_outcome_; }
 
   // Of the last Begin.
   CallUse use() const { return use_; }
@@ -66,8 +79,9 @@ class CacheLookup {
   // Room for what becomes of a query's misses, by their index.
   KeyStatus* statuses_of(const QueryLookup& query) { return statuses_.get() + query.first_miss; }
 
-  // Waits for the probe, stages the queries and makes the tables' miss lists.
-  // Errors: those of DeviceCall::Misses.
+  // Waits for the probe, stages the queries and makes the tables' miss lists. Of a query that the
+  // device has answered from level 2 (QueryLookup::direct), the list has all misses and none
+  // pending. Errors: those of DeviceCall::Misses.
   absl::Status TakeMisses(std::span<QueryLookup> queries, std::span<TableLookup> tables,
                           MissArena& arena, Deadline deadline);
 
@@ -98,10 +112,20 @@ class CacheLookup {
   // Ends the call after an error: nothing is written to the caller's host memory any more.
   void Abandon() {
     is_probing_ = false;
+    EndDirectReads();
     call_.reset();
   }
 
  private:
+  struct DirectReads {
+    DirectReadable* table = nullptr;
+    size_t reads = 0;
+  };
+
+  void BeginDirectReads(std::span<QueryLookup> queries);
+  void EndDirectReads();
+  bool EndDirectReadsWithProbe();
+  void TakeDirectAnswers(std::span<QueryLookup> queries, const DeviceMisses& misses, bool in_time);
   void MakeRequests(std::span<QueryLookup> queries, MemorySpace space);
   void NumberMisses(std::span<QueryLookup> queries);
   void Send(std::span<const DeviceRowPiece> pieces);
@@ -124,6 +148,8 @@ class CacheLookup {
   bool probes_again_ = false;
   std::vector<DeviceCacheQuery> requests_;
   std::vector<DeviceRowPiece> pieces_;
+  std::vector<DirectReads> direct_reads_;
+  DirectOutcome direct_outcome_;
   const std::unique_ptr<KeyStatus[]> statuses_;  // [keys_max]
   CallRoom native_rows_;                         // hits that wait for conversion
   CallRoom own_rows_;                            // of misses, where the device lends no staging

@@ -157,14 +157,17 @@ absl::Status LookupSessionImpl::AnswerThroughCache(const DeviceCallPlace& place,
   const MemorySpace space = place.space;
   const auto send_answered = [&] { cache.SendAnswered(queries, DeviceDeadline(space)); };
   if (!std::exchange(piece_->probes, false))
-    HPS_RETURN_IF_ERROR(cache.Begin(queries, space, place.stream));  // hits go to their places
+    HPS_RETURN_IF_ERROR(Probe(place));  // hits go to their places
   begin_next();
   staged_fetch_->set_lookup(cache);
-  staged_fetch_->CallHelpers();
   const Deadline probe_deadline = DeviceDeadline(space);
-  staged_fetch_->FetchAhead(tables, queries, probe_deadline);  // while the device probes
+  if (!cache.reads_level2()) {
+    staged_fetch_->CallHelpers();
+    staged_fetch_->FetchAhead(tables, queries, probe_deadline);  // while the device probes
+  }
   HPS_RETURN_IF_ERROR(cache.TakeMisses(queries, tables, piece_->arena,
                                        std::min(probe_deadline, DeviceDeadline(space))));
+  NoteProbe();
   ApplyMissPolicy(TableLookup::Top::kL1, guard);
   // The rest from an L2 that can't block.
   staged_fetch_->Fetch(tables, queries, DeviceDeadline(space) - shared_.fetch.clock().Now());
@@ -250,8 +253,29 @@ void LookupSessionImpl::BeginTable(PieceLookup& piece, TableLookup& table, Table
                                         : TableLookup::Top::kL3;
 }
 
+absl::Status LookupSessionImpl::Probe(const DeviceCallPlace& place) {
+  size_t key_count = 0;
+  for (const QueryLookup& query : piece_->queries) key_count += query.key_count;
+  return piece_->cache->Begin(piece_->queries, place.space, place.stream,
+                              CacheLookup::CallUse::kLookup,
+                              direct_choice_.WantsDirectReads(key_count));
+}
+
+void LookupSessionImpl::NoteProbe() {
+  size_t key_count = 0;
+  size_t miss_count = 0;
+  for (const TableLookup& table : piece_->tables) {
+    key_count += table.key_count();
+    miss_count += table.misses.size();
+  }
+  direct_choice_.NoteMisses(key_count, miss_count);
+  const CacheLookup::DirectOutcome& reads = piece_->cache->direct_outcome();
+  direct_choice_.NoteReads(reads.asked, reads.answered);
+}
+
 // A lookup may have one call, and one more ahead where the device has it to spare. Where it has
-// not, or fails, or there is no memory for the piece, it is begun when it is its turn.
+// not, or fails, or there is no memory for the piece, it is begun when it is its turn. Its misses
+// are left to the host: it may wait long for the present piece, and reads of level 2 must not.
 void LookupSessionImpl::ProbeNextPiece(const DeviceCallPlace& place) {
   using enum CacheLookup::CallUse;
   CacheLookup& next = *next_piece_->cache;
@@ -381,6 +405,7 @@ void LookupSessionImpl::RestartCall() {
   piece_->arena.Reset();
   for (QueryLookup& query : piece_->queries) {
     query.staged = false;
+    query.direct = false;
     query.counts = LookupCounts();
   }
   for (TableLookup& table : piece_->tables) {

@@ -5,6 +5,7 @@
 //   call_pieces.h    cutting a large call,
 //   piece_lookup.h   what a piece asks; the next one may be under way already,
 //   cache_lookup.h   calls through a device cache,
+//   direct_choice.h  whether the device reads level 2 by itself,
 //   direct_fetch.h   an L2 that writes into the caller's rows itself,
 //   staged_fetch.h   an L2 that writes into the memory from which the device takes the rows,
 //   level_fetch.h    asking a level in jobs, until the deadline,
@@ -28,6 +29,7 @@
 #include "base/fork_join_team.h"
 #include "hps/lookup_session.h"
 #include "query/cache_lookup.h"
+#include "query/direct_choice.h"
 #include "query/fetch/direct_fetch.h"
 #include "query/fetch/fetch_service.h"
 #include "query/fetch/level_fetch.h"
@@ -115,6 +117,8 @@ class LookupSessionImpl final : public LookupSession {
                   const LookupRequest<kSpace>& request, const ModelSnapshot& snapshot);
   void BeginTable(PieceLookup& piece, TableLookup& table, TableIndex index,
                   std::optional<double> threshold, const ModelSnapshot& snapshot);
+  absl::Status Probe(const DeviceCallPlace& place);
+  void NoteProbe();
   void ProbeNextPiece(const DeviceCallPlace& place);
   void TakeNextPiece();
   void FetchDirectly(TableLookup& table);
@@ -145,6 +149,7 @@ class LookupSessionImpl final : public LookupSession {
   // Null without a cache.
   std::unique_ptr<PieceLookup> next_piece_;
   std::unique_ptr<StagedFetch> staged_fetch_;
+  DirectChoice direct_choice_;
   Deadline deadline_ = kNoDeadline;
   Deadline half_time_ = kNoDeadline;
   Deadline outputs_deadline_ = kNoDeadline;  // where they are on the device

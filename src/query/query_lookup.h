@@ -34,8 +34,11 @@ struct QueryLookup {
   size_t fetched_ahead = 0;  // misses that L2 is asked for while the device probes
   HostRows staged_rows;      // of all misses; no memory if no other miss is pending
   std::span<KeyStatus> staged_status;  // kUnanswered before the answer, and after it has been sent
-  size_t answered_begin = SIZE_MAX;    // answered and not yet sent: the range
-  size_t answered_end = 0;             // [answered_begin, answered_end)
+  // The device reads level 2 for this query; when the misses are known: it has answered all of
+  // them.
+  bool direct = false;
+  size_t answered_begin = SIZE_MAX;  // answered and not yet sent: the range
+  size_t answered_end = 0;           // [answered_begin, answered_end)
 
   // `place` is the index of a miss where the query is staged, else a position; `row` is in the
   // table's dtype, null = the default row.

@@ -29,6 +29,7 @@ LiveTable::LiveTable(Parts parts)
       default_row_float32_(spec_.dim * sizeof(float)),
       l3_(std::move(parts.l3)),
       l2_(std::move(parts.l2)),
+      l2_direct_(dynamic_cast<DirectReadable*>(l2_.get())),
       l2_tier_(parts.l2_tier),
       shared_(parts.shared) {
   default_row_.resize(spec_.row_bytes());  // an empty default row means zeros

@@ -24,6 +24,7 @@
 #include "hps/table_spec.h"
 #include "serving/level_health.h"
 #include "tier/device_cache.h"
+#include "tier/direct_rows.h"
 #include "tier/durable_tier.h"
 #include "tier/fence.h"
 #include "tier/lossy_tier.h"
@@ -59,6 +60,8 @@ class LiveTable {
 
   DurableTable& l3() const { return *l3_; }
   LossyTable* l2() const { return l2_.get(); }  // null when there is none
+  // The same table, if devices can read it; else null.
+  DirectReadable* l2_direct() const { return l2_direct_; }
   // Asks level 2 for several tables at once; null: each table is asked alone.
   LossyTier* l2_tier() const { return l2_tier_; }
   SharedTable* shared() const { return shared_; }  // null: this node has its L2 for itself
@@ -117,6 +120,7 @@ class LiveTable {
   std::atomic<bool> retired_{false};
   const std::unique_ptr<DurableTable> l3_;
   const std::unique_ptr<LossyTable> l2_;
+  DirectReadable* const l2_direct_;
   LossyTier* const l2_tier_;
   SharedTable* const shared_;
   std::array<CacheSlot, kCachesMax> l1_;

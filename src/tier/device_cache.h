@@ -37,6 +37,7 @@
 #include "hps/span.h"
 #include "hps/statistics.h"
 #include "hps/types.h"
+#include "tier/direct_rows.h"
 #include "tier/fence.h"
 #include "tier/fetch_batch.h"
 #include "tier/lossy_tier.h"
@@ -70,6 +71,10 @@ struct DeviceCacheQuery {
   // place. Each output row then has room for twice row_bytes (the stride is at least that). Device
   // memory only. kFloat32 = no conversion.
   Dtype convert_from = Dtype::kFloat32;
+  // The level below, for the device to answer misses from by itself as far as it can. Reads of it
+  // (DirectReadable) must be under way until Misses has returned; if they end earlier, the caller
+  // must not use DeviceMisses::direct. Null: the device does not ask it.
+  const DirectRows* direct = nullptr;
 };
 
 // The keys to fetch from the levels below, in host memory. Valid until the call is returned.
@@ -77,6 +82,10 @@ struct DeviceMisses {
   // [queries]: the unique missing keys of each query, unordered (sorting is expensive on a device).
   std::span<const std::span<const Key>> keys;
   std::span<const uint64_t> positions;  // [queries]: missing positions, duplicates included
+  // [queries], or empty = all 0. 1: the device has answered all misses of the query itself, from
+  // DeviceCacheQuery::direct, with kHitL2. No piece need answer them. If one does, the device's
+  // answers to this query count no more, and pieces must answer all of its misses.
+  std::span<const uint8_t> direct{};
 };
 
 // The misses of one query that a probe, possibly still running, has listed so far.
@@ -262,6 +271,16 @@ class DeviceCache {
   // call at a time beyond those of AcquireCall, so that no lookup takes another one's. Errors:
   // RESOURCE_EXHAUSTED; the lookup then begins the piece when it has given its call back.
   virtual absl::StatusOr<DeviceCallLease> AcquireCallAhead(size_t keys_max) = 0;
+
+  // Makes whole pages of the process's memory readable by all devices at the same address, for
+  // DeviceCacheQuery::direct. All of them become resident, and a child process does not get them.
+  // Other calls of the driver wait meanwhile, some milliseconds for 64 MiB. Errors:
+  // RESOURCE_EXHAUSTED, INTERNAL; nothing is pinned then.
+  virtual absl::Status PinHostMemory(std::span<std::byte> memory) = 0;
+  // The same part again, before it is unmapped. REQUIRES: no device reads it any more.
+  virtual void UnpinHostMemory(std::span<std::byte> memory) = 0;
+  // Waits until the device has ended the lookups that were returned before it had. False: it hangs.
+  virtual bool AwaitReturnedCalls() = 0;
 };
 
 }  // namespace hps

@@ -26,10 +26,21 @@ constexpr Key kKeys = 300;
 constexpr uint32_t kDim = 12;
 constexpr size_t kRowBytes = kDim * sizeof(float);
 
-class ConcurrentLookupTest : public testing::TestWithParam<bool> {
+// The levels of the test: none above level 2, a device, or one that reads level 2 by itself.
+enum class Above { kNone, kDevice, kReadingDevice };
+
+// Pins at once.
+class ReadyPinner final : public HostMemoryPinner {
+ public:
+  void Pin(PinnedRegion& region) override { region.readable = true; }
+  bool Unpin(PinnedRegion&) override { return true; }
+};
+
+class ConcurrentLookupTest : public testing::TestWithParam<Above> {
  protected:
   ConcurrentLookupTest() {
-    if (GetParam()) l1_ = *MakeHostCache({.device = -1, .bytes_max = uint64_t{16} << 20});
+    if (GetParam() != Above::kNone)
+      l1_ = *MakeHostCache({.device = -1, .bytes_max = uint64_t{16} << 20});
     fetch_ = *WorkerPool::Create({.name = "fetch", .thread_count = 2});
     promote_ = *WorkerPool::Create({.name = "promote"});
     SessionFactory::Options options;
@@ -151,7 +162,9 @@ class ConcurrentLookupTest : public testing::TestWithParam<bool> {
 
   static constexpr size_t kCalls = 1500;
 
-  const std::unique_ptr<LossyTier> tier_ = MakeMemoryTier({.huge_pages = false});
+  ReadyPinner pinner_;
+  const std::unique_ptr<LossyTier> tier_ = MakeMemoryTier(
+      {.huge_pages = false, .pinner = GetParam() == Above::kReadingDevice ? &pinner_ : nullptr});
   std::unique_ptr<DeviceCache> l1_;
   std::unique_ptr<SessionFactory> factory_;
   std::unique_ptr<LiveModel> model_;
@@ -192,8 +205,13 @@ TEST_P(ConcurrentLookupTest, OneSwitchWholeRowsAndNeverBack) {
   EXPECT_EQ(model_->retired_count(), 0) << "all old switches have been freed";
 }
 
-INSTANTIATE_TEST_SUITE_P(Levels, ConcurrentLookupTest, testing::Bool(),
-                         [](const auto& levels) { return levels.param ? "L1L2L3" : "L2L3"; });
+INSTANTIATE_TEST_SUITE_P(Levels, ConcurrentLookupTest,
+                         testing::Values(Above::kNone, Above::kDevice, Above::kReadingDevice),
+                         [](const auto& levels) {
+                           return levels.param == Above::kNone     ? "L2L3"
+                                  : levels.param == Above::kDevice ? "L1L2L3"
+                                                                   : "L1ReadsL2L3";
+                         });
 
 }  // namespace
 }  // namespace hps

@@ -197,6 +197,11 @@ class InterleavedCache final : public DeviceCache {
   absl::StatusOr<DeviceCallLease> AcquireCallAhead(size_t keys_max) override {
     return Lend(cache_->AcquireCallAhead(keys_max));
   }
+  absl::Status PinHostMemory(std::span<std::byte> memory) override {
+    return cache_->PinHostMemory(memory);
+  }
+  void UnpinHostMemory(std::span<std::byte> memory) override { cache_->UnpinHostMemory(memory); }
+  bool AwaitReturnedCalls() override { return cache_->AwaitReturnedCalls(); }
 
  private:
   absl::StatusOr<DeviceCallLease> Lend(absl::StatusOr<DeviceCallLease> call) {

@@ -105,6 +105,19 @@ __device__ inline uint8_t LoadRelaxedCta(const uint8_t* from) {
   return static_cast<uint8_t>(value);
 }
 
+// Of memory of the host that the host writes meanwhile. By the memory model that needs system scope
+// on both sides. But with it, reads of one line wait for each other, 0.5 us each; so this follows
+// kFormalFences, too: a Hopper does not keep memory of the host in its L2.
+__device__ inline uint4 LoadOfHost(const uint4* from) {
+  if (!kFormalFences) return LoadRelaxed(from);
+  uint4 value;
+  asm volatile("ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "l"(from)
+               : "memory");
+  return value;
+}
+
 __device__ inline void StoreRelaxed(uint4* to, uint4 value) {
   asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};"
                :
@@ -136,6 +149,11 @@ __device__ inline void FenceGpu() { asm volatile("fence.acq_rel.gpu;" : : : "mem
 // A fence between two dependent accesses, if kFormalFences.
 __device__ inline void FenceBehindDependency() {
   if (kFormalFences) FenceGpu();
+}
+
+// The same where the host writes what is read.
+__device__ inline void FenceHostBehindDependency() {
+  if (kFormalFences) asm volatile("fence.acq_rel.sys;" : : : "memory");
 }
 
 // For kernels launched by LaunchKernelAhead, before they read anything but their parameters: until

@@ -18,6 +18,7 @@
 #include "hps/types.h"
 #include "l1_gpu/kernels/slab.h"
 #include "l1_gpu/misses.h"
+#include "tier/direct_rows.h"
 
 namespace hps {
 
@@ -34,6 +35,10 @@ struct QueryView {
   KeyStatus* status = nullptr;  // null = not requested; not written for misses
   uint32_t key_count = 0;
   uint32_t first_key = 0;  // keys of the previous queries; where its part of the buffers begins
+  // Not null: the device answers misses from it as far as it can. It does so only where the rows of
+  // all queries have one width of 128, 256 or 512 bytes and are aligned to 16 bytes, and of few
+  // misses (kDirectMissesMax in query_task.h).
+  const DirectRows* direct = nullptr;
 };
 
 // Probes all queries in one launch, writes rows and status of the hits, and lists the misses in

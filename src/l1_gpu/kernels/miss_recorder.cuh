@@ -15,7 +15,7 @@ struct MissCounters {
   uint32_t unique;
   uint32_t duplicates;
   uint32_t duplicate_records;
-  uint32_t unused;
+  uint32_t direct;  // of the first query: misses of the call that level 2 was to be read for
 };
 
 __device__ inline MissCounters* CountersOfHalf(const MissBuffers& buffers, uint32_t half) {
@@ -86,6 +86,7 @@ struct Miss {
   uint64_t key;
   uint32_t position;  // in the query
   bool missing;
+  bool answered;  // the device has written its row, from level 2
 };
 
 // Lists the misses of a warp, which belong to query number `number`. For all lanes of a warp, at
@@ -93,7 +94,7 @@ struct Miss {
 static __device__ __noinline__ void RecordMisses(const MissBuffers& buffers, uint32_t generation,
                                                  const QueryTask& query, uint32_t number,
                                                  Miss miss) {
-  const auto [key, position, missing] = miss;
+  const auto [key, position, missing, answered] = miss;
   uint32_t owner = position;
   if (missing) owner = ClaimMiss(buffers, generation, query, key, position);
   MissCounters* const counters = CountersOfHalf(buffers, generation) + number;
@@ -104,7 +105,8 @@ static __device__ __noinline__ void RecordMisses(const MissBuffers& buffers, uin
     const uint32_t unique = TakePlaces(&counters->unique, owners);
     if (missing && owner == position) {
       const uint64_t check = MissCheck(static_cast<Key>(key), generation);
-      StoreRecord(buffers.records + first + unique, key, check << 32 | position);
+      StoreRecord(buffers.records + first + unique, key,
+                  check << 32 | position | (answered ? kAnsweredOnDevice : 0));
       buffers.unique_of[first + position] = unique;
       buffers.positions[first + unique] = position;
       buffers.keys[first + unique] = static_cast<Key>(key);
@@ -117,12 +119,14 @@ static __device__ __noinline__ void RecordMisses(const MissBuffers& buffers, uin
   const uint32_t place = TakePlaces(&counters->duplicates, duplicates);
   if (is_duplicate) buffers.duplicates[first + place] = {position, owner};
   const uint32_t same = __match_any_sync(kAllLanes, is_duplicate ? owner : kAllLanes);
+  const uint32_t open = __ballot_sync(kAllLanes, is_duplicate && !answered);
   const bool leads = is_duplicate && (same & LanesBelow()) == 0;
   const uint32_t leaders = __ballot_sync(kAllLanes, leads);
   const uint32_t record = TakePlaces(&counters->duplicate_records, leaders);
   if (leads) {
     StoreRecord(buffers.duplicate_records + first + record,
-                static_cast<uint64_t>(__popc(same)) << 32 | owner, generation);
+                static_cast<uint64_t>(__popc(same)) << 32 | owner,
+                static_cast<uint64_t>(__popc(same & open)) << 32 | generation);
   }
 }
 

@@ -18,8 +18,9 @@ struct Request {
   std::span<const QueryTask> tasks;
   const QueryCall& call;
   cudaStream_t stream;
-  uint64_t key_count;       // of all tasks
-  uint32_t task_key_count;  // of the largest task
+  std::span<const DirectRows> direct;  // of each task; empty: level 2 is not read
+  uint64_t key_count;                  // of all tasks
+  uint32_t task_key_count;             // of the largest task
 };
 
 // The blocks of tasks that come with the launch are either consecutive, or, if few blocks would be
@@ -42,10 +43,11 @@ LaunchShape PlaceTasks(const Request& request, QueryLaunch<kTasks>& launch) {
   return {blocks, 0, request.stream};
 }
 
-template <typename Rows, int kTasks, int kThreads, int kBlocks>
+template <typename Rows, int kTasks, int kThreads, int kBlocks, bool kDirect = false>
 cudaError_t Launch(const Request& request) {
   constexpr uint32_t kBlockKeys = Rows::kTileKeys * (kThreads / kWarpLanes);
-  QueryLaunch<kTasks> launch;
+  LaunchOf<kTasks, kDirect> launch;
+  if constexpr (kDirect) std::copy(request.direct.begin(), request.direct.end(), launch.direct);
   launch.call = request.call;
   LaunchShape shape = {0, 0, request.stream};
   if constexpr (kTasks == 0) {
@@ -63,7 +65,7 @@ cudaError_t Launch(const Request& request) {
   }
   shape.threads = kThreads;
   shape.shared_percent = kSharedPercentConcurrent;
-  return LaunchKernelAhead<QueryKernel<Rows, kTasks, kThreads, kBlocks>>(shape, launch);
+  return LaunchKernelAhead<QueryKernel<Rows, kTasks, kThreads, kBlocks, kDirect>>(shape, launch);
 }
 
 template <int kTasks>
@@ -87,6 +89,27 @@ cudaError_t LaunchKind(const Request& request, CopyKind kind) {
       return Launch<RowsOfWidth<uint4, 8, 4>, kTasks, 128, 8>(request);
     default:
       return Launch<RowsOfAnyKind<8>, kTasks, 128, 8>(request);
+  }
+}
+
+// The widths whose kernels can read level 2. Others are not worth the size of the program.
+bool MayReadLevel2(CopyKind kind) {
+  return kind == CopyKind::kUnits32 || kind == CopyKind::kUnits16 || kind == CopyKind::kUnits8;
+}
+
+template <int kTasks>
+cudaError_t LaunchDirect(const Request& request, CopyKind kind) {
+  const bool tiny = request.key_count <= kTinyCallKeys;
+  switch (kind) {
+    case CopyKind::kUnits32:
+      return tiny ? Launch<RowsOfUnits<32, 4, 4>, kTasks, 128, 8, true>(request)
+                  : Launch<RowsOfUnits<32, 8, 8, true>, kTasks, 64, 16, true>(request);
+    case CopyKind::kUnits16:
+      return tiny ? Launch<RowsOfUnits<16, 4, 4>, kTasks, 128, 8, true>(request)
+                  : Launch<RowsOfUnits<16, 16, 4, true>, kTasks, 128, 8, true>(request);
+    default:
+      return tiny ? Launch<RowsOfUnits<8, 4, 4>, kTasks, 128, 8, true>(request)
+                  : Launch<RowsOfUnits<8, 16, 4>, kTasks, 128, 8, true>(request);
   }
 }
 
@@ -129,32 +152,54 @@ QueryTask TaskOfQuery(const QueryView& query) {
   return task;
 }
 
-cudaError_t LaunchQueryTasks(std::span<const QueryTask> tasks, const QueryCall& call,
-                             cudaStream_t stream) {
-  Request request = {tasks, call, stream, 0, 0};
+namespace {
+
+cudaError_t LaunchTasks(std::span<const QueryTask> tasks, std::span<const DirectRows> direct,
+                        const QueryCall& call, cudaStream_t stream) {
+  Request request = {tasks, call, stream, direct, 0, 0};
   for (const QueryTask& task : tasks) {
     request.key_count += task.key_count;
     request.task_key_count = std::max(request.task_key_count, task.key_count);
   }
   if (tasks.size() > kTasksInLaunch) return Launch<RowsOfAnyKind<8>, 0, 128, 8>(request);
   const CopyKind kind = CommonKind(tasks);
+  if (!direct.empty() && MayReadLevel2(kind)) {
+    return tasks.size() == 1 ? LaunchDirect<1>(request, kind)
+                             : LaunchDirect<kTasksInLaunch>(request, kind);
+  }
   if (tasks.size() == 1) return LaunchKind<1>(request, kind);
   return LaunchKind<kTasksInLaunch>(request, kind);
+}
+
+}  // namespace
+
+cudaError_t LaunchQueryTasks(std::span<const QueryTask> tasks, const QueryCall& call,
+                             cudaStream_t stream) {
+  return LaunchTasks(tasks, {}, call, stream);
 }
 
 cudaError_t LaunchQuery(std::span<const QueryView> queries, const MissBuffers& misses,
                         uint32_t generation, cudaStream_t stream) {
   if (queries.empty()) return cudaSuccess;
   const QueryCall call = {SequenceOf(queries), generation, true, misses};
+  std::array<DirectRows, kTasksInLaunch> all_direct;
+  std::span<const DirectRows> direct;
+  const auto reads_level2 = [](const QueryView& query) { return query.direct != nullptr; };
+  if (queries.size() <= kTasksInLaunch && std::ranges::any_of(queries, reads_level2)) {
+    std::ranges::transform(queries, all_direct.begin(), [&](const QueryView& query) {
+      return reads_level2(query) ? *query.direct : DirectRows();
+    });
+    direct = std::span(all_direct).first(queries.size());
+  }
   if (queries.size() == 1) {
     QueryTask task = TaskOfQuery(queries[0]);
-    return LaunchQueryTasks({&task, 1}, call, stream);
+    return LaunchTasks({&task, 1}, direct, call, stream);
   }
   std::array<QueryTask, kTasksInLaunch> few;
   const std::span<QueryTask> tasks(
       queries.size() <= kTasksInLaunch ? few.data() : misses.pinned_queries, queries.size());
   std::transform(queries.begin(), queries.end(), tasks.begin(), TaskOfQuery);
-  return LaunchQueryTasks(tasks, call, stream);
+  return LaunchTasks(tasks, direct, call, stream);
 }
 
 }  // namespace hps

@@ -13,7 +13,9 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
+#include "l1_gpu/kernels/direct_reader.cuh"
 #include "l1_gpu/kernels/miss_recorder.cuh"
 #include "l1_gpu/kernels/query_task.h"
 #include "l1_gpu/kernels/row_copy.cuh"
@@ -34,6 +36,14 @@ struct QueryLaunch {
   QueryTask tasks[kTasks == 0 ? 1 : kTasks];
   QueryCall call;
 };
+
+// The launch of a query that reads level 2.
+template <int kTasks>
+struct DirectLaunch : QueryLaunch<kTasks> {
+  DirectRows direct[kTasks];  // of each task; without lines: none
+};
+template <int kTasks, bool kDirect>
+using LaunchOf = std::conditional_t<kDirect, DirectLaunch<kTasks>, QueryLaunch<kTasks>>;
 
 // A block's task, and the block's number within the task. All keys of a block belong to one task,
 // so that the task is found once and is the same for all warps.
@@ -208,13 +218,41 @@ __device__ inline RowPlaces PlacesOfTile(const QueryTask& task, uint32_t first_p
           task.rows + first_position * task.row_stride_bytes, task.row_stride_bytes};
 }
 
+// A tile's task and its number; with kDirect, also what the task has of level 2.
+template <bool kDirect>
+struct TileTask {
+  const QueryTask& task;
+  uint32_t number;
+  const DirectRows* direct;
+};
+
+// Writes the rows and statuses of missing keys that level 2 holds; true for lanes that it has
+// answered. For all lanes of a warp, at least one of them missing.
+__device__ inline bool AnswerFromLevel2(const QueryCall& call, const DirectRows& direct,
+                                        const QueryTask& task, const TileKey& mine,
+                                        uint32_t misses) {
+  if (direct.lines == nullptr) return false;
+  const uint32_t place = TakePlaces(&CountersOfHalf(call.misses, call.generation)->direct, misses);
+  if (__shfl_sync(kAllLanes, place, __ffs(misses) - 1) >= kDirectMissesMax) return false;
+  const uint32_t lanes = ReadDirectRows(direct, task, misses, mine.key, mine.position);
+  const bool answered = (lanes >> threadIdx.x % kWarpLanes & 1) != 0;
+  if (answered && task.status != nullptr) task.status[mine.position] = KeyStatus::kHitL2;
+  return answered;
+}
+
 // Writes status and miss of the lane's key, whose slot is known. For all lanes of a warp.
-__device__ inline void Answer(const QueryCall& call, const QueryTask& task, uint32_t number,
+template <bool kDirect>
+__device__ inline void Answer(const QueryCall& call, const TileTask<kDirect>& of,
                               const TileKey& mine, uint32_t slot) {
+  const QueryTask& task = of.task;
   if (slot != kNoSlot && task.status != nullptr) task.status[mine.position] = KeyStatus::kHitL1;
   const bool missing = mine.active && slot == kNoSlot;
-  if (call.records_misses && __any_sync(kAllLanes, missing))
-    RecordMisses(call.misses, call.generation, task, number, {mine.key, mine.position, missing});
+  const uint32_t misses = __ballot_sync(kAllLanes, missing);
+  if (!call.records_misses || misses == 0) return;
+  bool answered = false;
+  if constexpr (kDirect) answered = AnswerFromLevel2(call, *of.direct, task, mine, misses);
+  RecordMisses(call.misses, call.generation, task, of.number,
+               {mine.key, mine.position, missing, answered});
 }
 
 // Rows that were being overwritten are read again together this often before they are read one by
@@ -300,27 +338,27 @@ __device__ inline uint32_t ReadTileUnderWriters(const QueryTask& task, WriteSequ
 
 // These two functions are separate, and called last by a warp, so that their registers do not count
 // for the fast path.
-template <typename Rows>
-__device__ __noinline__ void AnswerUnderWriters(const QueryCall& call, const QueryTask& task,
-                                                uint32_t number, TileKey mine) {
-  const uint32_t slot = ReadTileUnderWriters<Rows>(task, call.write_sequence, mine);
-  Answer(call, task, number, mine, slot);
+template <typename Rows, bool kDirect>
+__device__ __noinline__ void AnswerUnderWriters(const QueryCall& call, TileTask<kDirect> of,
+                                                TileKey mine) {
+  const uint32_t slot = ReadTileUnderWriters<Rows>(of.task, call.write_sequence, mine);
+  Answer(call, of, mine, slot);
 }
 
-template <typename Rows>
-__device__ __noinline__ void AnswerUnderUpdates(const QueryCall& call, const QueryTask& task,
-                                                uint32_t number, TileKey mine,
-                                                unsigned long long sequence_before) {
+template <typename Rows, bool kDirect>
+__device__ __noinline__ void AnswerUnderUpdates(const QueryCall& call, TileTask<kDirect> of,
+                                                TileKey mine, unsigned long long sequence_before) {
   uint32_t slot = kNoSlot;
-  if (!ReadTileUnderUpdates<Rows>(task, call.write_sequence, sequence_before, mine, slot))
-    return AnswerUnderWriters<Rows>(call, task, number, mine);
-  Answer(call, task, number, mine, slot);
+  if (!ReadTileUnderUpdates<Rows>(of.task, call.write_sequence, sequence_before, mine, slot))
+    return AnswerUnderWriters<Rows>(call, of, mine);
+  Answer(call, of, mine, slot);
 }
 
 // Answers a tile assuming no writer, and again if there was one.
-template <typename Rows>
-__device__ inline void AnswerTile(const QueryCall& call, const QueryTask& task, uint32_t number,
+template <typename Rows, bool kDirect>
+__device__ inline void AnswerTile(const QueryCall& call, const TileTask<kDirect>& of,
                                   const TileKey& mine) {
+  const QueryTask& task = of.task;
   // Neither word ever decreases below its last quiescent value, so comparing their sum compares
   // both.
   const auto sum = [](ulonglong2 sequence) { return sequence.x + sequence.y; };
@@ -328,7 +366,7 @@ __device__ inline void AnswerTile(const QueryCall& call, const QueryTask& task, 
   const ulonglong2 sequence = AcquireSequence(words);
   const unsigned long long before = sum(sequence);
   if (!__all_sync(kAllLanes, IsQuiet(before)))
-    return AnswerUnderUpdates<Rows>(call, task, number, mine, sequence.x);
+    return AnswerUnderUpdates<Rows>(call, of, mine, sequence.x);
   const FoundSlot found = FindSlots<Rows::kTileKeys, Concurrency::kQuiescent>(task, mine);
   const uint32_t first_position = mine.position - threadIdx.x % kWarpLanes;
   Rows::template Copy<CopyTo::kArrayOfQuiescent>(PlacesOfTile(task, first_position), task.row_bytes,
@@ -337,8 +375,8 @@ __device__ inline void AnswerTile(const QueryCall& call, const QueryTask& task, 
   FenceBehindDependency();
   __syncwarp();
   if (__all_sync(kAllLanes, sum(LoadSequence(words)) == before))
-    return Answer(call, task, number, mine, found.slot);
-  AnswerUnderUpdates<Rows>(call, task, number, mine, LoadSequence(words).x);
+    return Answer(call, of, mine, found.slot);
+  AnswerUnderUpdates<Rows>(call, of, mine, LoadSequence(words).x);
 }
 
 // Loads a kernel parameter early, so that it is in flight while the kernel waits.
@@ -349,9 +387,9 @@ __device__ inline void PrefetchParameter(uint32_t number) {
   asm volatile("" : : "r"(number) : "memory");
 }
 
-template <typename Rows, int kTasks, int kThreads, int kBlocks>
+template <typename Rows, int kTasks, int kThreads, int kBlocks, bool kDirect>
 __global__ void __launch_bounds__(kThreads, kBlocks)
-    QueryKernel(const __grid_constant__ QueryLaunch<kTasks> launch) {
+    QueryKernel(const __grid_constant__ LaunchOf<kTasks, kDirect> launch) {
   constexpr uint32_t kBlockKeys = Rows::kTileKeys * (kThreads / kWarpLanes);
   if constexpr (kTasks == 0) WaitForKernelBefore();
   const QueryCall& call = launch.call;
@@ -374,10 +412,13 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   if (mine.active) mine.key = LoadNonCoherent(key);
   if (call.records_misses && blockIdx.y == 0) ClearNextCounters(call.misses, call.generation);
   if (first_position >= task.key_count) return;
+  const DirectRows* direct = nullptr;
+  if constexpr (kDirect) direct = &launch.direct[place.task];
+  const TileTask<kDirect> of = {task, place.task, direct};
   if (task.slabs != nullptr) {
-    AnswerTile<Rows>(call, task, place.task, mine);
+    AnswerTile<Rows>(call, of, mine);
   } else {
-    Answer(call, task, place.task, mine, kNoSlot);
+    Answer(call, of, mine, kNoSlot);
   }
 }
 

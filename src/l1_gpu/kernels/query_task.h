@@ -64,4 +64,8 @@ struct QueryCall {
   MissBuffers misses;
 };
 
+// Misses of a launch for which level 2 is read, at most: twice as many as the host asks the device
+// for (query/direct_choice.h), since it only guesses their number. The others are left to the host.
+inline constexpr uint32_t kDirectMissesMax = 2048;
+
 }  // namespace hps

@@ -318,6 +318,10 @@ void StagedFetch::NoteOutcomes(std::span<TableLookup> tables) {
   }
   for (size_t t = 0; t < tables.size(); ++t) {
     TableLookup& table = tables[t];
+    if (table.first_query->direct) {
+      NoteDirectHits(table, sums_[t]);
+      continue;
+    }
     const TableSum& sum = sums_[t];
     if (sum.piece_count == 0) continue;
     table.l2_usable = false;  // it is asked once
@@ -340,6 +344,13 @@ void StagedFetch::NoteOutcomes(std::span<TableLookup> tables) {
       lookup_->StageRows(static_cast<size_t>(table.first_query - queries_.data()),
                          *table.first_query);
   }
+}
+
+// The device has found all misses in L2.
+void StagedFetch::NoteDirectHits(TableLookup& table, TableSum& sum) {
+  table.l2_usable = false;
+  sum.hit_count = table.misses.size();
+  std::fill_n(outcomes_.get() + table.first_query->first_miss, sum.hit_count, FetchOutcome::kHit);
 }
 
 void StagedFetch::Promote(std::span<TableLookup> tables, const LiveModel::Guard& guard) {

@@ -76,8 +76,8 @@ class StagedFetch final : private ForkJoinTeam::Work {
   // Sends helpers away that were called for a call that has come to nothing.
   void DismissHelpers() { team_->Close(); }
 
-  // Has what Fetch found inserted into L1. Copies keys only: the rows are fetched again in the
-  // background, because those that were sent are the device's.
+  // Has what Fetch found, or the device by itself, inserted into L1. Copies keys only: the rows are
+  // fetched again in the background, because those that were sent are the device's.
   void Promote(std::span<TableLookup> tables, const LiveModel::Guard& guard);
 
  private:
@@ -136,6 +136,7 @@ class StagedFetch final : private ForkJoinTeam::Work {
   void Send(size_t first_piece, size_t end_piece);
   void AddReady(const Piece& piece);
   void NoteOutcomes(std::span<TableLookup> tables);
+  void NoteDirectHits(TableLookup& table, TableSum& sum);
   void PromoteTable(const TableLookup& table, size_t hit_count, const LiveModel::Guard& guard);
 
   FetchService& service_;

@@ -127,6 +127,11 @@ class MissingCache final : public DeviceCache {
   absl::StatusOr<DeviceCallLease> AcquireCallAhead(size_t) override {
     return absl::ResourceExhaustedError("there is one call");
   }
+  absl::Status PinHostMemory(std::span<std::byte>) override {
+    return absl::UnimplementedError("reads no memory");
+  }
+  void UnpinHostMemory(std::span<std::byte>) override {}
+  bool AwaitReturnedCalls() override { return true; }
 
   MissingCall call;
 };

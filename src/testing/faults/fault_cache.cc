@@ -149,6 +149,11 @@ class FaultyCache final : public DeviceCache {
     return Run(faults_, TierOperation::kAcquireCall, kNoDeadline,
                [&] { return Lend(cache_->AcquireCallAhead(keys_max)); });
   }
+  absl::Status PinHostMemory(std::span<std::byte> memory) override {
+    return cache_->PinHostMemory(memory);
+  }
+  void UnpinHostMemory(std::span<std::byte> memory) override { cache_->UnpinHostMemory(memory); }
+  bool AwaitReturnedCalls() override { return cache_->AwaitReturnedCalls(); }
   void GiveBack(FaultyDeviceCall* call) {
     MutexLock lock(mutex_);
     free_.push_back(call);

@@ -106,6 +106,11 @@ class NotingCache final : public DeviceCache {
     calls_->emplace_back("AcquireCallAhead");
     return DeviceCallLease(&call);
   }
+  absl::Status PinHostMemory(std::span<std::byte>) override {
+    return absl::UnimplementedError("reads no memory");
+  }
+  void UnpinHostMemory(std::span<std::byte>) override {}
+  bool AwaitReturnedCalls() override { return true; }
 
   NotingCall call;
   const DeviceCacheTable* opened = nullptr;

@@ -39,6 +39,9 @@ class HostCache final : public DeviceCache {
   absl::StatusOr<DeviceCallLease> AcquireCallAhead(size_t keys_max) override {
     return LendCall(keys_max, kForPiecesAhead);
   }
+  absl::Status PinHostMemory(std::span<std::byte>) override { return absl::OkStatus(); }
+  void UnpinHostMemory(std::span<std::byte>) override {}
+  bool AwaitReturnedCalls() override { return true; }
 
  private:
   enum Use { kForLookups, kForPiecesAhead };

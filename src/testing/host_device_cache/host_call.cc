@@ -8,6 +8,7 @@
 #include "base/limits.h"
 #include "base/macros.h"
 #include "hps/table_spec.h"
+#include "testing/host_device_cache/direct_read.h"
 #include "tier/device_query.h"
 #include "types/row_convert.h"
 
@@ -29,6 +30,7 @@ HostCall::HostCall(size_t keys_max, std::span<std::byte> staging,
   counts_.reserve(kTablesPerCallMax);
   begin_.reserve(kTablesPerCallMax + 1);
   positions_.reserve(kTablesPerCallMax);
+  direct_.reserve(kTablesPerCallMax);
   keys_.reserve(kTablesPerCallMax);
   misses_.reserve(keys_max);
   unique_keys_.reserve(keys_max);
@@ -51,6 +53,7 @@ void HostCall::Lease(size_t keys_leased) {
   begin_.clear();
   keys_.clear();
   positions_.clear();
+  direct_.clear();
   unanswered_count_ = 0;
 }
 
@@ -68,8 +71,36 @@ absl::Status HostCall::Begin(std::span<const DeviceCacheQuery> queries, Stream) 
   }
   unique_misses_begin_.push_back(misses_.size());
   answered_.resize(unique_keys_.size(), 0);
-  unanswered_count_ = unique_keys_.size();
+  for (size_t query = 0; query < queries_.size(); ++query) {
+    direct_.push_back(ReadDirectly(query) ? 1 : 0);
+    if (direct_[query] == 0) unanswered_count_ += keys_[query].size();
+  }
   return absl::OkStatus();
+}
+
+bool HostCall::ReadDirectly(size_t query) {
+  const DeviceCacheQuery& request = queries_[query].request;
+  if (request.direct == nullptr) return false;
+  // As a device, it writes what it finds, also if it does not find all.
+  bool all = true;
+  for (size_t unique = begin_[query]; unique < begin_[query + 1]; ++unique) {
+    for (size_t i = unique_misses_begin_[unique]; i < unique_misses_begin_[unique + 1]; ++i) {
+      const size_t position = misses_[i].position;
+      const bool found =
+          ReadDirectRow(*request.direct, misses_[i].key,
+                        {request.rows + position * request.row_stride_bytes, request.row_bytes});
+      if (found && request.status != nullptr) request.status[position] = KeyStatus::kHitL2;
+      all &= found;
+    }
+  }
+  if (all) counts_[query][KeyStatus::kHitL2] = positions_[query];
+  return all;
+}
+
+void HostCall::ForgetDirectAnswers(size_t query) {
+  direct_[query] = 0;
+  counts_[query][KeyStatus::kHitL2] = 0;
+  unanswered_count_ += keys_[query].size();
 }
 
 void HostCall::Probe(size_t query) {
@@ -97,7 +128,7 @@ void HostCall::Probe(size_t query) {
 
 absl::StatusOr<DeviceMisses> HostCall::Misses(Deadline) {
   HPS_CHECK(begun_);
-  return DeviceMisses{keys_, positions_};
+  return DeviceMisses{keys_, positions_, direct_};
 }
 
 HostRows HostCall::Staging(size_t query, size_t row_count) {
@@ -167,6 +198,7 @@ absl::Status HostCall::Validate(const DeviceRowPiece& piece) const {
 absl::Status HostCall::Finish(std::span<const DeviceRowPiece> pieces) {
   for (const DeviceRowPiece& piece : pieces) {
     HPS_RETURN_IF_ERROR(Validate(piece));
+    if (direct_[piece.query] != 0) ForgetDirectAnswers(piece.query);
     for (size_t i = 0; i < piece.statuses.size(); ++i) {
       if (piece.statuses[i] == kUnanswered) continue;
       Answer(piece.query, begin_[piece.query] + piece.first + i, piece, i);

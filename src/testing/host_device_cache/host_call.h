@@ -54,6 +54,9 @@ class HostCall final : public DeviceCall {
   absl::Status Validate(const DeviceRowPiece& piece) const;
   absl::Status CheckAllAnswered() const;
   void Probe(size_t query);
+  // Whether level 2 answers all misses of the query; then it has.
+  bool ReadDirectly(size_t query);
+  void ForgetDirectAnswers(size_t query);
   void Answer(size_t query, size_t unique, const DeviceRowPiece& piece, size_t row);
   bool IsStaged(const HostRows& rows) const;
   // Row `row` of a piece, as the device reads it.
@@ -76,6 +79,7 @@ class HostCall final : public DeviceCall {
   std::vector<size_t> begin_;                // [queries + 1]: where a query's unique keys begin
   std::vector<std::span<const Key>> keys_;   // [queries]: its unique keys
   std::vector<uint64_t> positions_;          // [queries]
+  std::vector<uint8_t> direct_;              // [queries]
   size_t unanswered_count_ = 0;
 };
 

@@ -1,0 +1,33 @@
+// Makes memory of this process readable by all devices, at its own addresses, in the background and
+// as far as a budget lasts.
+//
+// Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <span>
+
+namespace hps {
+
+// Memory that devices are to read. Belongs to the code that asks for it.
+struct PinnedRegion {
+  std::span<std::byte> memory;        // whole pages
+  std::atomic<bool> readable{false};  // set once all of it is pinned
+};
+
+class HostMemoryPinner {
+ public:
+  virtual ~HostMemoryPinner() = default;
+
+  // Begins to pin the region. Returns at once. The region stays as it is if the budget does not
+  // last, until another region returns its part, or if the system refuses. At most once per region.
+  virtual void Pin(PinnedRegion& region) = 0;
+
+  // Ends that, after every Pin; the region is not used from here on. Waits for devices that may
+  // still read it because a lookup gave up on them. False if a device hangs: then the memory must
+  // stay mapped until the process ends.
+  virtual bool Unpin(PinnedRegion& region) = 0;
+};
+
+}  // namespace hps
