@@ -31,6 +31,28 @@ TEST(MemoryBudgetTest, CountsAllocatedBytes) {
   EXPECT_TRUE(BudgetBuffer<std::byte>::Create(budget, 0).ok());
 }
 
+// The system would clear the memory of a new one.
+TEST(MemoryBudgetTest, ALargeBufferIsUsedAgain) {
+  MemoryBudget budget(10 << 20);
+  const auto create = [&](size_t bytes) { return *BudgetBuffer<std::byte>::Create(budget, bytes); };
+  const std::byte* first = nullptr;
+  {
+    const auto buffer = create(5 << 20);
+    first = buffer.elements().data();
+    std::memset(buffer.elements().data(), 7, 5 << 20);
+  }
+  {
+    const auto again = create(5 << 20);
+    EXPECT_EQ(again.elements().data(), first);
+    EXPECT_EQ(again.elements().back(), std::byte{7});
+    EXPECT_EQ(again.ElementsAs<uint64_t>().size(), 5U << 17);
+    const auto other = create(5 << 20);
+    EXPECT_NE(other.elements().data(), first);
+  }
+  // Two kept buffers are given up for one that needs their room: it is not theirs.
+  EXPECT_EQ(create(9 << 20).elements().front(), std::byte{0});
+}
+
 TEST(MemoryBudgetDeathTest, AllocatingMoreThanPlannedIsABug) {
   MemoryBudget budget(100);
   EXPECT_DEATH(static_cast<void>(BudgetBuffer<std::byte>::Create(budget, 101)), "check failed");

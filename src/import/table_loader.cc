@@ -19,6 +19,13 @@ constexpr size_t kPieceKeysBytes = 2 * kPieceKeys * sizeof(Key);  // keys and po
 constexpr size_t kIoBytesMin = 32 << 10;  // one row of maximum width, as float32
 constexpr size_t kIoBytesMax = 2 << 20;
 constexpr size_t kCursorBytesMin = 64 << 10;  // smaller reads are not sequential
+constexpr size_t kCursorBytesMax = 4 << 20;   // larger reads only cost memory
+
+// Bytes of rows in a sorted run. The entries are sorted with this memory as scratch, before it has
+// rows.
+uint64_t RunBytes(uint64_t row_count, size_t row_bytes) {
+  return row_count * std::max(row_bytes, sizeof(SortEntry));
+}
 
 constexpr uint64_t kPartRowsMin = 16 << 10;  // about; fewer rows are not worth a further file
 constexpr size_t kSamplesPerRun = 64;
@@ -53,7 +60,7 @@ LanePlan PlanLane(uint64_t lane_bytes, size_t row_bytes) {
   LanePlan plan;
   plan.io_bytes = std::clamp<uint64_t>(lane_bytes / 16, kIoBytesMin, kIoBytesMax);
   const uint64_t left = lane_bytes - plan.io_bytes - kPieceKeysBytes;
-  plan.run_rows_max = left / (row_bytes + 2 * sizeof(SortEntry));
+  plan.run_rows_max = left / (RunBytes(1, row_bytes) + sizeof(SortEntry));
   plan.cursor_bytes = left;
   plan.merged_runs_max = left / kCursorBytesMin;
   HPS_CHECK(plan.run_rows_max >= 1 && plan.merged_runs_max >= 2);
@@ -194,16 +201,14 @@ absl::StatusOr<SortedRun> TableLoader::ReadRun(uint64_t begin, uint64_t end) {
   SortedRun run{.row_count = end - begin, .first_position = begin};
   HPS_ASSIGN_OR_RETURN(run.entries,
                        BudgetBuffer<SortEntry>::Create(context_.budget, run.row_count));
-  HPS_ASSIGN_OR_RETURN(
-      run.rows, BudgetBuffer<std::byte>::Create(context_.budget, run.row_count * row_bytes_));
+  HPS_ASSIGN_OR_RETURN(run.rows, BudgetBuffer<std::byte>::Create(
+                                     context_.budget, RunBytes(run.row_count, row_bytes_)));
   bool ascending = true;
   HPS_RETURN_IF_ERROR(ReadEntries(begin, run.entries.elements(), &ascending));
   if (!ascending) {
-    HPS_ASSIGN_OR_RETURN(auto scratch,
-                         BudgetBuffer<SortEntry>::Create(context_.budget, run.row_count));
-    SortEntries(run.entries.elements(), scratch.elements());
+    SortEntries(run.entries.elements(), run.rows.ElementsAs<SortEntry>().first(run.row_count));
   }
-  HPS_RETURN_IF_ERROR(ReadRows(begin, run.rows.elements()));
+  HPS_RETURN_IF_ERROR(ReadRows(begin, run.rows.elements().first(run.row_count * row_bytes_)));
   run.samples = SampleOf(run.entries.elements());
   return run;
 }
@@ -226,44 +231,49 @@ absl::Status TableLoader::ReadEntries(uint64_t begin, std::span<SortEntry> entri
   return absl::OkStatus();
 }
 
-// Reads rows, converts them to the table's dtype and counts elements that are not finite.
+// Reads rows, converts them to the table's dtype and counts elements that are not finite. Piece by
+// piece, so that a piece is still in the processor's cache when its elements are counted.
 absl::Status TableLoader::ReadRows(uint64_t begin, std::span<std::byte> rows) {
-  ElementCounts counts;
   const TableShape& shape = reader_.shape();
-  if (shape.dtype == spec_.dtype) {
-    HPS_RETURN_IF_ERROR(reader_.ReadRows(begin, rows));
-    counts = CountElements(shape.dtype, rows);
-  } else {
-    const size_t row_count = rows.size() / row_bytes_;
-    const size_t piece_rows = std::max<size_t>(plan_.io_bytes / shape.row_bytes(), 1);
-    HPS_ASSIGN_OR_RETURN(auto buffer, BudgetBuffer<std::byte>::Create(
-                                          context_.budget, piece_rows * shape.row_bytes()));
-    for (size_t done = 0; done < row_count;) {
-      const size_t count = std::min(piece_rows, row_count - done);
-      const std::span<std::byte> piece = buffer.elements().first(count * shape.row_bytes());
-      HPS_RETURN_IF_ERROR(reader_.ReadRows(begin + done, piece));
-      counts += ConvertElements(shape.dtype, piece, spec_.dtype,
-                                rows.subspan(done * row_bytes_, count * row_bytes_));
-      done += count;
-    }
+  const bool converts = shape.dtype != spec_.dtype;
+  const size_t row_count = rows.size() / row_bytes_;
+  const size_t piece_rows = std::max<size_t>(plan_.io_bytes / shape.row_bytes(), 1);
+  HPS_ASSIGN_OR_RETURN(auto buffer,
+                       BudgetBuffer<std::byte>::Create(
+                           context_.budget, converts ? piece_rows * shape.row_bytes() : size_t{0}));
+  ElementCounts counts;
+  for (size_t done = 0; done < row_count;) {
+    const size_t count = std::min(piece_rows, row_count - done);
+    const std::span<std::byte> to = rows.subspan(done * row_bytes_, count * row_bytes_);
+    const std::span<std::byte> piece =
+        converts ? buffer.elements().first(count * shape.row_bytes()) : to;
+    HPS_RETURN_IF_ERROR(reader_.ReadRows(begin + done, piece));
+    counts += converts ? ConvertElements(shape.dtype, piece, spec_.dtype, to)
+                       : CountElements(shape.dtype, piece);
+    done += count;
   }
   non_finite_.fetch_add(counts.non_finite, std::memory_order_relaxed);
   overflowed_.fetch_add(counts.overflowed, std::memory_order_relaxed);
   return absl::OkStatus();
 }
 
+// The read buffers of a merge of spilled runs; empty for runs in memory.
+absl::StatusOr<BudgetBuffer<std::byte>> TableLoader::CursorBuffers(
+    std::span<const RunSlice> slices) const {
+  const size_t wanted = slices[0].run->spill == nullptr ? 0 : slices.size() * kCursorBytesMax;
+  return BudgetBuffer<std::byte>::Create(context_.budget, std::min(plan_.cursor_bytes, wanted));
+}
+
 // Merges runs, in memory or in other spill files, into one run in `file`.
 absl::StatusOr<SortedRun> TableLoader::SpillMerged(std::span<const RunSlice> slices,
                                                    const File& file, uint64_t offset,
                                                    const Failed& failed) {
-  const bool from_spill = slices[0].run->spill != nullptr;
   const size_t piece_rows = std::clamp<size_t>(plan_.io_bytes / record_bytes_, 1, kPieceKeys);
   HPS_ASSIGN_OR_RETURN(auto keys, BudgetBuffer<Key>::Create(context_.budget, piece_rows));
   HPS_ASSIGN_OR_RETURN(auto positions, BudgetBuffer<uint64_t>::Create(context_.budget, piece_rows));
   HPS_ASSIGN_OR_RETURN(
       auto records, BudgetBuffer<std::byte>::Create(context_.budget, piece_rows * record_bytes_));
-  HPS_ASSIGN_OR_RETURN(auto cursors, BudgetBuffer<std::byte>::Create(
-                                         context_.budget, from_spill ? plan_.cursor_bytes : 0));
+  HPS_ASSIGN_OR_RETURN(const auto cursors, CursorBuffers(slices));
   SortedRun run{.samples = MergedSamples(slices), .spill = &file, .spill_offset = offset};
   RowMerge merge(slices, row_bytes_, cursors.elements(), reader_.keys_path(), repeated_keys());
   std::byte* const record = records.elements().data();
@@ -351,8 +361,7 @@ absl::Status TableLoader::WritePart(uint32_t part, const Part& slices, const Fai
   HPS_ASSIGN_OR_RETURN(auto keys, BudgetBuffer<Key>::Create(context_.budget, piece_rows));
   HPS_ASSIGN_OR_RETURN(auto rows,
                        BudgetBuffer<std::byte>::Create(context_.budget, piece_rows * row_bytes_));
-  HPS_ASSIGN_OR_RETURN(auto cursors, BudgetBuffer<std::byte>::Create(
-                                         context_.budget, spill_.empty() ? 0 : plan_.cursor_bytes));
+  HPS_ASSIGN_OR_RETURN(const auto cursors, CursorBuffers(slices));
   RowMerge merge(slices, row_bytes_, cursors.elements(), reader_.keys_path(), repeated_keys());
   HostRows batch{.data = rows.elements().data(),
                  .row_count = piece_rows,

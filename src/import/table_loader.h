@@ -35,7 +35,7 @@ namespace hps {
 struct LanePlan {
   size_t io_bytes = 0;         // one buffer between files, runs and the store
   uint64_t run_rows_max = 0;   // rows of a run that is sorted at once
-  size_t cursor_bytes = 0;     // all read buffers of a merge
+  size_t cursor_bytes = 0;     // maximum of all read buffers of a merge
   size_t merged_runs_max = 0;  // maximum number of spilled runs in one merge
 };
 
@@ -80,6 +80,7 @@ class TableLoader {
   absl::StatusOr<SortedRun> ReadRun(uint64_t begin, uint64_t end);
   absl::Status ReadEntries(uint64_t begin, std::span<SortEntry> entries, bool* ascending);
   absl::Status ReadRows(uint64_t begin, std::span<std::byte> rows);
+  absl::StatusOr<BudgetBuffer<std::byte>> CursorBuffers(std::span<const RunSlice> slices) const;
   absl::StatusOr<SortedRun> SpillMerged(std::span<const RunSlice> slices, const File& file,
                                         uint64_t offset, const Failed& failed);
   absl::Status ReduceRuns();

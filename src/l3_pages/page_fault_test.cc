@@ -146,6 +146,19 @@ TEST_F(PageWriteFaultTest, ShortWritesAreContinued) {
   EXPECT_TRUE(directory_.Read("rows") == bytes);
 }
 
+// Where direct I/O is refused, at the first write or at a later one, the rest goes through the page
+// cache.
+TEST_F(PageWriteFaultTest, DirectWritingMayBeRefused) {
+  ASSERT_TRUE(Write().ok());
+  const std::string bytes = directory_.Read("rows");
+  for (const uint64_t skipped : {0u, 2u}) {
+    std::filesystem::remove(path());
+    FaultPoints::Arm("l3_pages.write.call", Fails(absl::StatusCode::kInvalidArgument, skipped));
+    ASSERT_TRUE(Write().ok());
+    EXPECT_TRUE(directory_.Read("rows") == bytes);
+  }
+}
+
 TEST_F(PageWriteFaultTest, AStepThatFailsLeavesNoFile) {
   for (const auto& [point, count] : PointsOf([&] { return Write(); })) {
     std::filesystem::remove(path());

@@ -90,11 +90,19 @@ void PageFileHandle::DropBehind(uint64_t offset, size_t size) const {
                                     static_cast<off_t>(size), POSIX_FADV_DONTNEED));
 }
 
-absl::StatusOr<PageFileHandle> PageFileHandle::CreateNew(const std::string& path) {
+// False if writes go through the page cache already.
+bool PageFileHandle::TurnBuffered() const {
+  const int flags = ::fcntl(descriptor_, F_GETFL);
+  if (flags < 0 || (flags & O_DIRECT) == 0) return false;
+  return ::fcntl(descriptor_, F_SETFL, flags & ~O_DIRECT) == 0;
+}
+
+absl::StatusOr<PageFileHandle> PageFileHandle::CreateNew(const std::string& path, bool direct) {
   const int error_number = ReachCall("l3_pages.create.call").error_number;
   if (error_number != 0) return PageFileError(error_number, "can't create page file", path);
   const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (descriptor < 0) return PageFileError(errno, "can't create page file", path);
+  if (direct) static_cast<void>(::fcntl(descriptor, F_SETFL, O_DIRECT));  // refused: stays buffered
   return PageFileHandle(descriptor, path);
 }
 
@@ -141,7 +149,7 @@ absl::Status PageFileHandle::WriteAt(uint64_t offset, std::span<const std::byte>
     const ssize_t put = fault.error_number != 0 ? -1
                                                 : ::pwrite(descriptor_, from.data() + done, size,
                                                            static_cast<off_t>(offset + done));
-    if (put < 0 && errno == EINTR) continue;
+    if (put < 0 && (errno == EINTR || (errno == EINVAL && TurnBuffered()))) continue;
     if (put < 0) {
       return PageFileError(errno, absl::StrCat("can't write at offset ", offset + done, " of"),
                            path_);

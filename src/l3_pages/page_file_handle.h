@@ -33,7 +33,10 @@ class PageFileHandle {
   // log says so once, and what was read is dropped from the page cache again. Errors: those of
   // PageFileError.
   static absl::StatusOr<PageFileHandle> OpenForReading(const std::string& path, bool direct);
-  static absl::StatusOr<PageFileHandle> CreateNew(const std::string& path);
+  // `direct`: writes past the page cache of the system, which saves the processor a copy. Where the
+  // file system has no direct I/O, and for a write that is not aligned to kPageBlockBytes, the
+  // writes go through the page cache from then on.
+  static absl::StatusOr<PageFileHandle> CreateNew(const std::string& path, bool direct);
 
   PageFileHandle(PageFileHandle&& other) noexcept
       : descriptor_(std::exchange(other.descriptor_, -1)),
@@ -61,6 +64,7 @@ class PageFileHandle {
   PageFileHandle(int descriptor, std::string path)
       : descriptor_(descriptor), path_(std::move(path)) {}
   bool TurnDirect() const;
+  bool TurnBuffered() const;
 
   int descriptor_;
   std::string path_;

@@ -32,7 +32,7 @@ absl::StatusOr<std::unique_ptr<PageFileWriter>> PageFileWriter::Create(const std
                                                                        size_t row_bytes) {
   AlignedBytes buffer = AllocateAligned(2 * kPageWriteBytes);
   if (buffer == nullptr) return OutOfMemory("page file: out of memory for a write buffer");
-  HPS_ASSIGN_OR_RETURN(PageFileHandle file, PageFileHandle::CreateNew(path));
+  HPS_ASSIGN_OR_RETURN(PageFileHandle file, PageFileHandle::CreateNew(path, true));
   std::unique_ptr<PageFileWriter> writer(
       new PageFileWriter(std::move(file), incarnation, row_bytes, std::move(buffer)));
   HPS_FAULT_POINT("l3_pages.create.after");

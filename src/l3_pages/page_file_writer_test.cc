@@ -92,7 +92,7 @@ TEST(PageFileWriterTest, AnUnfinishedFileDoesNotOpen) {
 
 TEST(PageWriteBehindTest, WritesOnePieceAfterTheOther) {
   const TestDirectory directory;
-  const auto file = *PageFileHandle::CreateNew(directory.Path("pieces"));
+  const auto file = *PageFileHandle::CreateNew(directory.Path("pieces"), false);
   std::string expected;
   {
     PageWriteBehind behind(file);

@@ -130,14 +130,7 @@ class ChangeMergerTest : public testing::Test {
   bool AwaitFailed(uint64_t count) {
     return AwaitCondition([&] { return store_->Statistics().merges_failed >= count; });
   }
-  std::vector<std::string> PageFiles() const {
-    std::vector<std::string> names;
-    const std::string pages = directory_.Path("store/pages");
-    if (!std::filesystem::exists(pages)) return names;
-    for (const auto& entry : std::filesystem::directory_iterator(pages))
-      names.push_back(entry.path().filename().string());
-    return names;
-  }
+  std::vector<std::string> PageFiles() const { return PageFilesOf(directory_.Path("store")); }
   // The old file goes when its last reader has left.
   bool AwaitOneFile() {
     return AwaitCondition([&] { return PageFiles().size() == 1; });
@@ -276,7 +269,7 @@ TEST_F(ChangeMergerTest, AReaderOfTheOldFileKeepsIt) {
   ASSERT_EQ(*cursor->Next(keys, rows.rows(), {}), 10u);
   Write(500, 100, 5);
   ASSERT_TRUE(AwaitMerges(1));
-  EXPECT_TRUE(directory_.Has("store/pages/" + imported));
+  EXPECT_TRUE(std::filesystem::exists(imported));
   ExpectRows();
   size_t count = 10;
   for (size_t read = 1; read > 0; count += read) {
@@ -287,7 +280,7 @@ TEST_F(ChangeMergerTest, AReaderOfTheOldFileKeepsIt) {
   EXPECT_EQ(count, before.size());
   cursor.reset();
   EXPECT_TRUE(AwaitOneFile());
-  EXPECT_FALSE(directory_.Has("store/pages/" + imported));
+  EXPECT_FALSE(std::filesystem::exists(imported));
   ExpectWhole();
 }
 
@@ -528,8 +521,7 @@ TEST_F(ChangeMergerTest, ADamagedTableIsNotMerged) {
   SetLogLevel(LogLevel::kOff);
   Import(1);
   {
-    std::fstream file(directory_.Path("store/pages/" + PageFiles().at(0)),
-                      std::ios::binary | std::ios::in | std::ios::out);
+    std::fstream file(PageFiles().at(0), std::ios::binary | std::ios::in | std::ios::out);
     file.seekp(4096 * 4 + 100);
     file.put('\x5a');
   }

@@ -52,14 +52,7 @@ class PageImportTest : public testing::Test {
     Open();
     table_ = *store_->OpenTable("m/t");
   }
-  std::vector<std::string> PageFiles() const {
-    std::vector<std::string> names;
-    const std::string pages = directory_.Path("store/pages");
-    if (!std::filesystem::exists(pages)) return names;
-    for (const auto& entry : std::filesystem::directory_iterator(pages))
-      names.push_back(entry.path().string());
-    return names;
-  }
+  std::vector<std::string> PageFiles() const { return PageFilesOf(directory_.Path("store")); }
   FetchOutcome OutcomeOf(Key key, uint64_t stamp, Version version = 0) {
     FetchedRows fetched(*table_, {key});
     EXPECT_TRUE(fetched.counts.ok()) << fetched.counts.status();

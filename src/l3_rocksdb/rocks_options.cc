@@ -85,7 +85,9 @@ RocksOptions::RocksOptions(const RocksStoreOptions& options) {
   rocksdb::BlockBasedTableOptions table = TableOptions(cache_);
   catalog_.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
   table.data_block_index_type = rocksdb::BlockBasedTableOptions::kDataBlockBinaryAndHash;
-  table.data_block_hash_table_util_ratio = 0.75;
+  // One entry per row, so that a lookup parses no rows before its own, and few rows share a bucket.
+  table.block_restart_interval = 1;
+  table.data_block_hash_table_util_ratio = 0.25;
   table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(kFilterBitsPerKey));
   rows_.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
 }

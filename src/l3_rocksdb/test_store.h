@@ -7,7 +7,9 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "l3_rocksdb/files/page_store.h"
 #include "l3_rocksdb/rocks_store.h"
 #include "testing/fakes/stamped_rows.h"
 #include "testing/test_directory.h"
@@ -31,6 +33,16 @@ inline RocksStoreOptions PageTestOptions(const std::string& path) {
   RocksStoreOptions options = TestOptions(path);
   options.imports_page_files = true;
   return options;
+}
+
+// The paths of the page files of the store at `path`.
+inline std::vector<std::string> PageFilesOf(const std::string& path) {
+  std::vector<std::string> paths;
+  const std::string directory = PagesDirectory(path);
+  if (!std::filesystem::exists(directory)) return paths;
+  for (const auto& entry : std::filesystem::directory_iterator(directory))
+    paths.push_back(entry.path().string());
+  return paths;
 }
 
 }  // namespace hps
