@@ -111,6 +111,7 @@ TEST_F(KafkaFaults, ThreeBrokersBounced) {
   kafka.MakeTopic(topic_, 3);
   const auto producer = NewProducer(kafka);
   const auto source = NewSource(kafka);
+  std::atomic<bool> bounced{false};
   std::atomic<bool> stopping{false};
   std::atomic<uint64_t> rounds{0};
   std::thread publisher([&] {
@@ -133,11 +134,13 @@ TEST_F(KafkaFaults, ThreeBrokersBounced) {
       }
       kafka.Start(i % 3);
     }
-    stopping = true;
+    bounced = true;
   });
   Verifier verifier(spec_);
-  while (!stopping.load()) ReadUntil(*source, verifier.complete() + 1, &verifier);
+  // Values are published until this has ended, so that each one waited for comes.
+  while (!bounced.load()) ReadUntil(*source, verifier.complete() + 1, &verifier);
   operator_thread.join();
+  stopping = true;
   publisher.join();
   const absl::Status flushed = producer->Flush(kFaultPatience);
   ASSERT_TRUE(flushed.ok()) << flushed;
