@@ -301,6 +301,14 @@ std::optional<TableFormat> DatabaseFormat(const ImportRequest& request) {
 // Null for files.
 absl::StatusOr<std::shared_ptr<ForeignStore>> OpenDatabase(const ImportRequest& request,
                                                            const ForeignStoreOpener& opener) {
+  const bool is_redis =
+      request.from.starts_with(kRedisScheme) || request.from.starts_with(kRedisTlsScheme);
+  // Before any message that would repeat a password.
+  if (is_redis && request.from.find_first_of("@?") != std::string::npos) {
+    return absl::InvalidArgumentError(
+        "a URL of Redis must not have a user, a password or parameters in it: set [l2.redis] user "
+        "and password_file in the configuration file (--config)");
+  }
   const std::optional<TableFormat> format = DatabaseFormat(request);
   if (request.partitions.has_value() && format != TableFormat::kHugectrRedis) {
     return absl::InvalidArgumentError(

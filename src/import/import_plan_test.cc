@@ -57,6 +57,19 @@ TEST_F(ImportPlanTest, DetectsEveryFormat) {
   EXPECT_EQ(dims("s.safetensors", TableFormat::kSafetensors), 3U);
 }
 
+// Catches: a message that repeats a password, whatever reads the plan.
+TEST_F(ImportPlanTest, RepeatsNoPasswordOfAUrl) {
+  for (const char* from : {"redis://user:secret@host:1", "rediss://host:1?password=secret"}) {
+    ImportRequest request{.name = "m/t", .from = from};
+    for (TableFormat format : {TableFormat::kAuto, TableFormat::kHugectrRedis, TableFormat::kNpy}) {
+      request.format = format;
+      const absl::Status status = PlanImport(request).status();
+      EXPECT_EQ(status.code(), kInvalid) << status;
+      EXPECT_EQ(status.message().find("secret"), absl::string_view::npos) << status;
+    }
+  }
+}
+
 TEST_F(ImportPlanTest, SaysWhatItExpectedWhereThereIsNoTable) {
   ExpectError(Request("missing"), absl::StatusCode::kNotFound, directory_.Path("missing"));
   std::filesystem::create_directory(directory_.Path("empty"));

@@ -74,7 +74,8 @@ absl::Status HugectrRedis::LearnNodes() {
   HPS_ASSIGN_OR_RETURN(const Reply info, session.Ask({"INFO", "server"}));
   if (info.is_error()) return WithAddress(session, StatusOfRedisError(info.text));
   nodes_ = {options_.address};
-  if (info.text.find("redis_mode:cluster") == std::string::npos) return absl::OkStatus();
+  // "redis_mode:cluster"; Valkey 8 says "server_mode:cluster".
+  if (info.text.find("_mode:cluster") == std::string::npos) return absl::OkStatus();
   HPS_ASSIGN_OR_RETURN(const Reply slots, session.Ask({"CLUSTER", "SLOTS"}));
   if (slots.is_error()) return WithAddress(session, StatusOfRedisError(slots.text));
   HPS_ASSIGN_OR_RETURN(const std::vector<SlotRange> ranges,
@@ -160,11 +161,13 @@ absl::Status HugectrRedis::ReadHash(const RedisAddress& first, const std::string
   bool is_asking = false;
   int redirects = 0;
   std::string cursor = kFirstCursor;
+  size_t row_bytes = 0;  // of this hash; another table's rows may be far wider
   for (;;) {
+    const bool is_continued = cursor != kFirstCursor;
     if (is_asking) HPS_RETURN_IF_ERROR(session->Ask({"ASKING"}).status());
-    const size_t rows = row_bytes_ == 0
+    const size_t rows = row_bytes == 0
                             ? kPieceRowsMin
-                            : std::clamp(kPieceBytes / row_bytes_, kPieceRowsMin, kPieceRowsMax);
+                            : std::clamp(kPieceBytes / row_bytes, kPieceRowsMin, kPieceRowsMax);
     HPS_ASSIGN_OR_RETURN(const Reply reply,
                          session->Ask({"HSCAN", hash, cursor, "COUNT", std::to_string(rows)}));
     if (reply.is_error()) {
@@ -180,11 +183,19 @@ absl::Status HugectrRedis::ReadHash(const RedisAddress& first, const std::string
     const std::vector<Reply>* const piece = ScanPiece(reply);
     if (piece == nullptr || piece->size() % 2 != 0) return NoPieceError(*session, "HSCAN");
     for (size_t i = 0; i < piece->size(); i += 2) {
-      row_bytes_ = (*piece)[i + 1].text.size();
+      row_bytes = (*piece)[i + 1].text.size();
       HPS_RETURN_IF_ERROR(sink.Add((*piece)[i].text, (*piece)[i + 1].text));
     }
     cursor = reply.elements[0].text;
-    if (cursor == kFirstCursor) return absl::OkStatus();
+    if (cursor != kFirstCursor) continue;
+    // An empty last piece may be the end of the hash, or the hash was removed meanwhile.
+    if (!is_continued || !piece->empty()) return absl::OkStatus();
+    if (is_asking) HPS_RETURN_IF_ERROR(session->Ask({"ASKING"}).status());
+    HPS_ASSIGN_OR_RETURN(const Reply again,
+                         session->Ask({"HSCAN", hash, kFirstCursor, "COUNT", "1"}));
+    const std::vector<Reply>* const begin = ScanPiece(again);
+    if (begin != nullptr && !begin->empty()) return absl::OkStatus();
+    return WithAddress(*session, absl::UnavailableError("a hash was removed while it was read"));
   }
 }
 

@@ -59,7 +59,6 @@ class HugectrRedis final : public ForeignCache {
   std::map<std::string, std::unique_ptr<RedisSession>> sessions_;  // by address
   std::vector<std::string> tables_;
   std::map<std::string, uint32_t> partitions_max_;  // by table: the highest one that was found
-  size_t row_bytes_ = 0;                            // of the last record
 };
 
 }  // namespace hps

@@ -55,10 +55,10 @@ absl::StatusOr<RedisAddress> ParseRedisAddress(const std::string& text) {
 }
 
 absl::StatusOr<RedisUrl> ParseRedisUrl(const std::string& text) {
-  if (text.find('@') != std::string::npos) {
+  if (text.find_first_of("@?") != std::string::npos) {
     return absl::InvalidArgumentError(
-        "a URL of Redis must not have a user or a password in it: set [l2.redis] user and "
-        "password_file in the configuration file (--config)");
+        "a URL of Redis must not have a user, a password or parameters in it: set [l2.redis] user "
+        "and password_file in the configuration file (--config)");
   }
   RedisUrl url;
   url.tls = text.starts_with(kTlsScheme);

@@ -27,7 +27,8 @@ struct RedisUrl {
 };
 
 // "redis://host:port", or "rediss://host:port" for TLS; without a port 6379. Errors:
-// INVALID_ARGUMENT, also where the URL has a user or a password, which the message does not repeat.
+// INVALID_ARGUMENT, also where the URL has a user, a password or parameters, which the message does
+// not repeat.
 absl::StatusOr<RedisUrl> ParseRedisUrl(const std::string& text);
 
 }  // namespace hps

@@ -47,6 +47,9 @@ TEST(RedisUrlTest, APasswordIsRefusedAndNotRepeated) {
   const absl::Status status = ParseRedisUrl("redis://user:secret@host:1").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message().find("secret"), absl::string_view::npos);
+  const absl::Status parameter = ParseRedisUrl("redis://host:1?password=secret").status();
+  EXPECT_EQ(parameter.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(parameter.message().find("secret"), absl::string_view::npos);
   EXPECT_NE(status.message().find("password_file"), absl::string_view::npos);
 }
 

@@ -159,7 +159,6 @@ absl::Status CheckRedis(const Config& config) {
   if (redis.replica_reads && !redis.cluster)
     return absl::InvalidArgumentError("l2.redis.replica_reads needs l2.redis.cluster = true");
   HPS_RETURN_IF_ERROR(CheckRedisTls(redis));
-  HPS_RETURN_IF_ERROR(CheckHugectrImportId(config));
   const std::string& prefix = redis.key_prefix;
   const bool is_prefix = !prefix.empty() && prefix.size() <= kRedisPrefixBytesMax &&
                          prefix.find_first_of("{} ") == std::string::npos;
@@ -237,6 +236,7 @@ absl::Status ValidateConfig(const Config& given) {
   if (HasMemory(config.l2.kind)) {
     HPS_RETURN_IF_ERROR(CheckBudgets(config, "l2", config.l2.bytes_max, &TableConfig::l2_bytes));
   }
+  HPS_RETURN_IF_ERROR(CheckHugectrImportId(config));
   if (HasRedis(config.l2.kind)) HPS_RETURN_IF_ERROR(CheckRedis(config));
   HPS_RETURN_IF_ERROR(CheckSharedGroup(config));
   return CheckBudgets(config, "l1", config.l1.bytes_max, &TableConfig::l1_bytes);

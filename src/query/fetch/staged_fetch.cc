@@ -123,7 +123,10 @@ bool StagedFetch::AddKnownMisses(Ahead& ahead, const DeviceMissesSoFar& misses) 
 void StagedFetch::Fetch(std::span<TableLookup> tables, std::span<QueryLookup> queries,
                         Duration send_wait_max) {
   send_wait_max_ = send_wait_max;
-  if (!std::exchange(begun_, false)) Begin(tables, queries);
+  if (!std::exchange(begun_, false)) {
+    helpers_called_ = 0;  // those of the call before have been dismissed
+    Begin(tables, queries);
+  }
   // What has begun to be brought goes on to be.
   ahead_end_ = copied_ahead_.end > 0 ? Progress{piece_count_, bytes_} : Progress();
   AddRest(tables);

@@ -74,7 +74,10 @@ class StagedFetch final : private ForkJoinTeam::Work {
   void Fetch(std::span<TableLookup> tables, std::span<QueryLookup> queries, Duration send_wait_max);
 
   // Sends helpers away that were called for a call that has come to nothing.
-  void DismissHelpers() { team_->Close(); }
+  void DismissHelpers() {
+    team_->Close();
+    begun_ = false;  // the next call may read level 2 by the device, and then fetches nothing ahead
+  }
 
   // Has what Fetch found, or the device by itself, inserted into L1. Copies keys only: the rows are
   // fetched again in the background, because those that were sent are the device's.
