@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -11,11 +10,12 @@
 #include "server/http/compression.h"
 #include "server/http/fuzz_targets.h"
 #include "server/http/test_http_world.h"
+#include "testing/fuzz_replay.h"
 
 namespace hps::server {
 namespace {
 
-std::string Mutated(std::string text, std::mt19937_64& random) {
+const std::vector<std::string>& Pieces() {
   static const std::vector<std::string> kPieces = {"\r\n",
                                                    "\n",
                                                    " ",
@@ -44,38 +44,12 @@ std::string Mutated(std::string text, std::mt19937_64& random) {
                                                    "FP32",
                                                    "chunked",
                                                    "Content-Length: 1\r\n"};
-  const size_t changes = 1 + random() % 4;
-  for (size_t i = 0; i < changes && !text.empty(); ++i) {
-    const size_t at = random() % text.size();
-    switch (random() % 5) {
-      case 0:
-        text[at] = static_cast<char>(random());
-        break;
-      case 1:
-        text.erase(at, 1 + random() % 8);
-        break;
-      case 2:
-        text.insert(at, kPieces[random() % kPieces.size()]);
-        break;
-      case 3:
-        text.resize(at);
-        break;
-      default:
-        text.insert(at, text.substr(random() % text.size(), random() % 40));
-    }
-  }
-  return text;
+  return kPieces;
 }
 
 void Replay(const std::function<void(std::span<const std::byte>)>& target,
             const std::vector<std::string>& seeds) {
-  constexpr uint64_t kSeed = 20261121;
-  std::mt19937_64 random(kSeed);
-  for (const std::string& seed : seeds) target(AsBytes(std::string_view(seed)));
-  for (int i = 0; i < 30'000; ++i) {
-    const std::string text = Mutated(seeds[random() % seeds.size()], random);
-    target(AsBytes(std::string_view(text)));
-  }
+  ReplayMutants(target, seeds, Pieces(), 20261121);
 }
 
 std::string BodyOf(const std::string& request) {
