@@ -12,6 +12,7 @@
 #include "base/logging.h"
 #include "base/macros.h"
 #include "base/out_of_memory.h"
+#include "l3_rocksdb/files/store_env.h"
 #include "l3_rocksdb/row_codec.h"
 #include "l3_rocksdb/salvage/damage_log.h"
 #include "l3_rocksdb/status.h"
@@ -194,11 +195,8 @@ absl::Status Fetcher::FetchPieces(size_t key_count) {
 // environment (store_env.h).
 bool Fetcher::SetRocksDeadline() {
   if (deadline_ == kNoDeadline) return true;
-  const Duration left = deadline_ - RealClock().Now();
-  if (left <= Duration::zero()) return false;
-  read_options_.deadline = std::chrono::microseconds(database_.db().GetEnv()->NowMicros()) +
-                           std::max(std::chrono::duration_cast<std::chrono::microseconds>(left),
-                                    std::chrono::microseconds(1));
+  if (deadline_ <= RealClock().Now()) return false;
+  read_options_.deadline = std::chrono::microseconds(StoreMicrosAt(deadline_));
   return true;
 }
 

@@ -15,11 +15,11 @@ class MonotonicClock final : public rocksdb::SystemClockWrapper {
   MonotonicClock() : SystemClockWrapper(rocksdb::SystemClock::Default()) {}
 
   const char* Name() const override { return "MonotonicClock"; }
-  uint64_t NowMicros() override {
-    const auto passed = RealClock().Now() - began_;
+  uint64_t NowMicros() override { return MicrosAt(RealClock().Now()); }
+  uint64_t MicrosAt(TimePoint time) const {
     return began_micros_ +
            static_cast<uint64_t>(
-               std::chrono::duration_cast<std::chrono::microseconds>(passed).count());
+               std::chrono::duration_cast<std::chrono::microseconds>(time - began_).count());
   }
 
  private:
@@ -28,8 +28,8 @@ class MonotonicClock final : public rocksdb::SystemClockWrapper {
 };
 
 // Shared by all databases of the process.
-const std::shared_ptr<rocksdb::SystemClock>& TheClock() {
-  static const std::shared_ptr<rocksdb::SystemClock> clock = std::make_shared<MonotonicClock>();
+const std::shared_ptr<MonotonicClock>& TheClock() {
+  static const std::shared_ptr<MonotonicClock> clock = std::make_shared<MonotonicClock>();
   return clock;
 }
 
@@ -49,5 +49,7 @@ class StoreEnv final : public rocksdb::EnvWrapper {
 std::unique_ptr<rocksdb::Env> NewStoreEnv(const std::shared_ptr<rocksdb::FileSystem>& files) {
   return std::make_unique<StoreEnv>(rocksdb::NewCompositeEnv(files));
 }
+
+uint64_t StoreMicrosAt(TimePoint time) { return TheClock()->MicrosAt(time); }
 
 }  // namespace hps

@@ -12,11 +12,18 @@
 #include <rocksdb/env.h>
 #include <rocksdb/file_system.h>
 
+#include <cstdint>
 #include <memory>
+
+#include "base/clock.h"
 
 namespace hps {
 
 // Thread-safe. Uses the threads of RocksDB's default environment, and all else of it.
 std::unique_ptr<rocksdb::Env> NewStoreEnv(const std::shared_ptr<rocksdb::FileSystem>& files);
+
+// What NowMicros of these environments is at `time`, exactly: a deadline computed from what is left
+// of it moves by as long as the thread pauses between its looks at the two clocks. Thread-safe.
+uint64_t StoreMicrosAt(TimePoint time);
 
 }  // namespace hps

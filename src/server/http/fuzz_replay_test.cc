@@ -57,11 +57,12 @@ std::string BodyOf(const std::string& request) {
 }
 
 TEST(FuzzReplayTest, HttpRequest) {
+  const std::string chunked =
+      "\x02POST http://h/v2 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+      "3;a=b\r\nabc\r\nA\r\n0123456789\r\n0\r\nT: u\r\n\r\n";
   Replay(FuzzHttpRequest,
          {"", "\x05", "\x01\r\n\r\n", "\xff" + BinaryInfer({1, 2}), "\x03" + Get("/v2/models/m"),
-          "\x40" + Get("/v2?x=y", "Accept-Encoding: gzip;q=0.1, deflate\r\nExpect: x\r\n"),
-          "\x02POST http://h/v2 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-          "3;a=b\r\nabc\r\nA\r\n0123456789\r\n0\r\nT: u\r\n\r\n",
+          "\x40" + Get("/v2?x=y", "Accept-Encoding: gzip;q=0.1, deflate\r\nExpect: x\r\n"), chunked,
           "\x80POST / HTTP/1.0\r\nContent-Length: 3\r\nConnection: keep-alive\r\n\r\nabc"});
 }
 
