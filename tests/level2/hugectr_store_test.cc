@@ -99,7 +99,7 @@ TEST_F(HugectrStoreTest, AnImportThatCanNotBeChangesNothing) {
   request = FromRedis("m/t");
   request.partitions = HugectrPartition(1, kHugectrPartitions);
   ASSERT_GT(*request.partitions, 0u);
-  EXPECT_THAT(std::string(error(request).message()), HasSubstr("give --partitions"));
+  EXPECT_THAT(std::string(error(request).message()), HasSubstr("Give --partitions"));
   request.partitions = kHugectrPartitionsMax + 1;
   EXPECT_THAT(std::string(error(request).message()), HasSubstr("partitions: expected 1 to 4096"));
   request = Files("m/t", 5, 1);
