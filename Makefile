@@ -1,9 +1,9 @@
 # Every target does the set-up that it needs; `make help` lists them.
 .DEFAULT_GOAL := help
 .PHONY: help build demo demo-updates demo-redis demo-ctr demo-triton demo-train demo-online \
-        train-package triton-backend bench-triton gpu gpu-tests test test-long test-gpu check \
+        train-package triton-backend bench-triton gpu gpu-tests test test-long test-gpu fuzz check \
         check-all bench format install wheel wheel-gpu clean setup-build setup-updates \
-        setup-redis setup-test setup-check setup-gpu setup-train setup-ctr setup-triton \
+        setup-redis setup-test setup-fuzz setup-check setup-gpu setup-train setup-ctr setup-triton \
         setup-wheel
 MAKEFLAGS += --no-print-directory
 export NINJA_STATUS ?= [%f/%t %es] #
@@ -16,6 +16,7 @@ export HPS_CUDA_VENV
 PYTHON ?= /usr/bin/python3
 SOURCE ?= stream
 SCENARIOS ?= l2 l3 import session serve
+FUZZ_SECONDS ?= 60
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)$$/\1@\2/p' Makefile | \
@@ -93,6 +94,12 @@ test-long: setup-test build  ## fault tests of updates: 200 kills, 40 bounces, 1
 test-gpu: gpu-tests  ## what needs a GPU: tests, benchmarks of level 1; JSON into build/gpu_check
 	@tools/gpu_check.sh build/cuda build/gpu_check
 
+# A finding ends it: the input that makes the program fail lies in build/fuzz/found/.
+fuzz: setup-fuzz  ## run the fuzz programs, each for a minute (FUZZ_SECONDS=60), with clang
+	@cmake --preset fuzz >/dev/null
+	@ninja -C build/fuzz fuzz-programs
+	@tools/fuzz.sh build/fuzz $(FUZZ_SECONDS)
+
 check: setup-check  ## layers, style, format, clang's analysis; clang-tidy on changed files
 	@tools/check.py
 
@@ -135,6 +142,8 @@ setup-redis:
 	@tools/bootstrap.sh redis
 setup-test:
 	@tools/bootstrap.sh test
+setup-fuzz:
+	@tools/bootstrap.sh fuzz
 setup-check:
 	@tools/bootstrap.sh check
 setup-gpu:

@@ -2,6 +2,7 @@
 #
 #   hps_library(l2_memory SOURCES ... HEADERS ... DEPENDS base tier)
 #   hps_test(l2_memory SOURCES ... DEPENDS ...)
+#   hps_fuzz(redis_reply TARGET FuzzRedisReply SOURCES fuzz_main.cc ... DEPENDS l2_redis)
 #
 # HPS_UNITY compiles eight sources of a target as one file, which takes a third less time. A source
 # that has a name in common with one of these (a constant in the unnamed namespace) is in UNITS:
@@ -142,4 +143,25 @@ function(hps_test name)
                          $<$<CXX_COMPILER_ID:GNU>:-Wno-mismatched-new-delete>)
   set_target_properties(${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY
                         ${PROJECT_BINARY_DIR}/tests)
+endfunction()
+
+# A program of libFuzzer, fuzz_<name>; with the option HPS_FUZZ only. TARGET names the function that
+# fuzz_main.cc calls, where the folder has several. The target fuzz-programs builds them all.
+function(hps_fuzz name)
+  if(NOT HPS_FUZZ)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "TARGET" "SOURCES;DEPENDS" ${ARGN})
+  list(TRANSFORM ARG_DEPENDS PREPEND hps_)
+  add_executable(fuzz_${name} ${ARG_SOURCES})
+  if(ARG_TARGET)
+    target_compile_definitions(fuzz_${name} PRIVATE HPS_FUZZ_TARGET=${ARG_TARGET})
+  endif()
+  target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+  target_link_libraries(fuzz_${name} PRIVATE ${ARG_DEPENDS} hps_options)
+  set_target_properties(fuzz_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz)
+  if(NOT TARGET fuzz-programs)
+    add_custom_target(fuzz-programs)
+  endif()
+  add_dependencies(fuzz-programs fuzz_${name})
 endfunction()

@@ -255,8 +255,8 @@ def check_includes(tree: SourceTree) -> list[Finding]:
     return findings
 
 
-CMAKE_COMMAND = re.compile(r"^[ \t]*(hps_library|hps_test|target_link_libraries)\s*\(([^()]*)\)",
-                           re.MULTILINE)
+CMAKE_COMMAND = re.compile(
+    r"^[ \t]*(hps_library|hps_test|hps_fuzz|target_link_libraries)\s*\(([^()]*)\)", re.MULTILINE)
 CMAKE_KEYWORDS = {"SOURCES", "HEADERS", "DEPENDS", "LIBRARIES"}
 
 
@@ -274,7 +274,7 @@ def parse_command(command: str, words: list[str]) -> tuple[bool, list[str], list
         elif keyword == "DEPENDS":
             folders += CHOSEN_BY_THE_BUILD.get(word, [word])
     libraries = [word for word in words if "::" in word]
-    is_test_command = command == "hps_test" or words[0].endswith("_test")
+    is_test_command = command in ("hps_test", "hps_fuzz") or words[0].endswith("_test")
     return is_test_command, [folder for folder in folders if folder != "options"], libraries
 
 

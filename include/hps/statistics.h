@@ -47,7 +47,8 @@ struct TableStatistics {
   LevelStatistics l1;                          // sum over all devices
   std::vector<DeviceStatistics> l1_devices{};  // devices on which the table has a budget
   LevelStatistics l2;
-  bool l2_bypassed = false;  // level 2's circuit breaker is open: lookups go to level 3
+  // Lookups go to level 3: level 2's circuit breaker is open, or it lacks a change.
+  bool l2_bypassed = false;
 };
 
 // One server of a level 2 on Redis.

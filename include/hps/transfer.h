@@ -54,7 +54,7 @@ struct ImportRequest {
   double default_value = 0.0;                 // every element of the default row
   std::optional<std::string> default_file{};  // .npy with [dim] elements, instead of default_value
   std::optional<std::string> tensor{};  // of a safetensors file: [n, dim], keys are row numbers
-  // Of kHugectrRedis: the num_partitions of HugeCTR HPS; default 8, as there; at most
+  // Of kHugectrRedis: the num_partitions of HugeCTR HPS; default kHugectrPartitionsDefault, at most
   // kHugectrPartitionsMax.
   std::optional<uint32_t> partitions{};
   uint64_t memory_bytes_max = uint64_t{512} << 20;  // at least kImportMemoryBytesMin
@@ -72,6 +72,7 @@ struct ImportRequest {
 };
 
 inline constexpr uint64_t kImportMemoryBytesMin = 256 << 10;
+inline constexpr uint32_t kHugectrPartitionsDefault = 8;  // as there
 inline constexpr uint32_t kHugectrPartitionsMax = 4096;
 
 struct ImportedTable {

@@ -32,8 +32,6 @@ constexpr char kSafetensorsExtension[] = ".safetensors";
 constexpr char kHugectrExtension[] = ".model";
 // Every RocksDB directory has this file.
 constexpr char kRocksdbFile[] = "CURRENT";
-constexpr char kRedisScheme[] = "redis://";
-constexpr char kRedisTlsScheme[] = "rediss://";
 
 absl::string_view Text(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -290,8 +288,7 @@ std::optional<TableFormat> DatabaseFormat(const ImportRequest& request) {
     return request.format;
   }
   if (request.format != TableFormat::kAuto) return std::nullopt;
-  if (request.from.starts_with(kRedisScheme) || request.from.starts_with(kRedisTlsScheme))
-    return TableFormat::kHugectrRedis;
+  if (IsRedisUrl(request.from)) return TableFormat::kHugectrRedis;
   std::error_code error;
   const std::filesystem::path file = std::filesystem::path(request.from) / kRocksdbFile;
   if (std::filesystem::is_regular_file(file, error)) return TableFormat::kHugectrRocksdb;
@@ -301,14 +298,8 @@ std::optional<TableFormat> DatabaseFormat(const ImportRequest& request) {
 // Null for files.
 absl::StatusOr<std::shared_ptr<ForeignStore>> OpenDatabase(const ImportRequest& request,
                                                            const ForeignStoreOpener& opener) {
-  const bool is_redis =
-      request.from.starts_with(kRedisScheme) || request.from.starts_with(kRedisTlsScheme);
   // Before any message that would repeat a password.
-  if (is_redis && request.from.find_first_of("@?") != std::string::npos) {
-    return absl::InvalidArgumentError(
-        "a URL of Redis must not have a user, a password or parameters in it: set [l2.redis] user "
-        "and password_file in the configuration file (--config)");
-  }
+  if (IsRedisUrl(request.from)) HPS_RETURN_IF_ERROR(CheckRedisUrlHasNoPassword(request.from));
   const std::optional<TableFormat> format = DatabaseFormat(request);
   if (request.partitions.has_value() && format != TableFormat::kHugectrRedis) {
     return absl::InvalidArgumentError(

@@ -1,12 +1,17 @@
 // Tables of HugeCTR HPS in Redis, read as the source of an import: one server or a cluster, which
 // it finds out. Reads only, by SCAN and HSCAN in pieces, never by KEYS or HGETALL.
 //
-// HSCAN's cursor means something to one run of one server. So a part whose server ends, restarts or
-// gives its slot to another one is read from its beginning again, from where it is then.
+// The cursors of SCAN and HSCAN mean something to one run of one server. So a part whose server
+// ends, restarts or gives its slot to another one is read from its beginning again, from where it
+// is then. Likewise the list of tables.
+//
+// A key that HugeCTR would put into another part is an error: it was left there when the number of
+// parts was another one, so its row may be an old one, or the number is wrong.
 //
 // For one thread.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -27,15 +32,16 @@ class HugectrRedis final : public ForeignCache {
     std::string url;  // for messages
     RedisAddress address;
     RedisCredentials credentials;
-    uint32_t partition_count = 8;  // of each table
+    uint32_t partition_count = 0;  // of each table
     Duration timeout{};            // of each command
-    // A part is read again until this long after it failed first.
+    // A part, or the list of tables, is read again until this long after it failed first.
     Duration retry_for{};
   };
 
   // Lists the tables of all servers. Errors: UNAVAILABLE (also if a slot of the cluster has no
-  // server), DEADLINE_EXCEEDED, PERMISSION_DENIED, UNAUTHENTICATED, DATA_LOSS (no reply of Redis),
-  // INVALID_ARGUMENT (no table, or a hash with HugeCTR's prefix and another name).
+  // server), DEADLINE_EXCEEDED, PERMISSION_DENIED, UNAUTHENTICATED, DATA_LOSS (no reply of Redis,
+  // or a list without an end), INVALID_ARGUMENT (no table, or a hash with HugeCTR's prefix and
+  // another name). The first server must answer at once: its address may be wrong.
   static absl::StatusOr<std::unique_ptr<HugectrRedis>> Open(Options options);
 
   const std::vector<std::string>& tables() const override { return tables_; }
@@ -46,9 +52,15 @@ class HugectrRedis final : public ForeignCache {
   explicit HugectrRedis(Options options) : options_(std::move(options)) {}
 
   RedisSession& SessionOf(const RedisAddress& address);
-  absl::Status LearnNodes();
+  // Calls `attempt` with its number, from 0, until it does not fail or fails for good; see
+  // retry_for.
+  absl::Status Retry(const std::function<absl::Status(size_t)>& attempt) const;
+  // Asks the server for all; after an error they are those that were known.
+  absl::Status LearnNodes(const RedisAddress& from);
   absl::Status ListTables();
   absl::Status ListTablesOf(RedisSession& session, std::map<std::string, uint32_t>& partitions);
+  absl::Status NoteHashes(const std::vector<Reply>& names,
+                          std::map<std::string, uint32_t>& partitions) const;
   // Reads the hash from its beginning to its end, from one run of one server. `first` is asked
   // first, and may name another one.
   absl::Status ReadHash(const RedisAddress& first, const std::string& hash,

@@ -12,6 +12,7 @@
 #include "l2_redis/hugectr_names.h"
 #include "l2_redis/slots.h"
 #include "l2_redis/test_hugectr.h"
+#include "l2_redis/test_proxy.h"
 #include "l2_redis/test_redis.h"
 #include "testing/test_directory.h"
 #include "tier/redis_tier.h"
@@ -49,19 +50,31 @@ class Collector final : public ForeignRecordSink {
 
 class HugectrRedisTest : public testing::Test {
  protected:
-  // Puts keys [0, count) into the partition's hash of a server, and their times, as HugeCTR does.
-  static void Fill(TestRedis& redis, size_t server, const std::string& table, uint32_t partition,
-                   Key count) {
-    const std::string hash = HugectrHashName(table, partition);
-    std::string times = hash;
-    times.back() = 't';
-    for (Key key = 0; key < count; ++key) {
-      redis.Ask(server, {"HSET", hash, HugectrTestKey(key), HugectrTestRow(key)});
-      if (key == 0) redis.Ask(server, {"HSET", times, HugectrTestKey(key), "12345678"});
-    }
+  // The first keys of a partition.
+  static std::vector<Key> KeysOf(uint32_t partition, size_t count, uint32_t partition_count = 8) {
+    std::vector<Key> keys;
+    for (Key key = 0; keys.size() < count; ++key)
+      if (HugectrPartition(key, partition_count) == partition) keys.push_back(key);
+    return keys;
   }
 
-  // The same, faster, for many keys: a script writes them.
+  // Puts the first keys of the partition where HugeCTR puts them, and a time.
+  static void Fill(TestRedis& redis, const std::string& table, uint32_t partition, size_t count,
+                   uint32_t partition_count = 8) {
+    const std::string hash = HugectrHashName(table, partition);
+    const size_t owner = HugectrTestOwner(redis, hash);
+    std::string times = hash;
+    times.back() = 't';
+    for (const Key key : KeysOf(partition, count, partition_count))
+      redis.Ask(owner, {"HSET", hash, HugectrTestKey(key), HugectrTestRow(key)});
+    redis.Ask(owner, {"HSET", times, HugectrTestKey(0), "12345678"});
+  }
+  // All partitions of 8, with three keys each.
+  static void FillAll(TestRedis& redis, const std::string& table) {
+    for (uint32_t part = 0; part < 8; ++part) Fill(redis, table, part, 3);
+  }
+
+  // Keys [0, count), faster: a script writes them. For tables of one partition.
   static void FillMany(TestRedis& redis, size_t server, const std::string& hash, Key count) {
     constexpr std::string_view kScript =
         "for i = 0, tonumber(ARGV[1]) - 1 do "
@@ -78,18 +91,36 @@ class HugectrRedisTest : public testing::Test {
             .retry_for = std::chrono::seconds(60)};
   }
 
-  static void ExpectRows(const Collector& collector, Key count) {
-    ASSERT_EQ(collector.rows().size(), static_cast<size_t>(count));
-    for (Key key = 0; key < count; ++key)
+  static HugectrRedis::Options OnePartition(const std::string& address) {
+    HugectrRedis::Options options = OptionsFor(address);
+    options.partition_count = 1;
+    return options;
+  }
+
+  static void ExpectRows(const Collector& collector, const std::vector<Key>& keys) {
+    ASSERT_EQ(collector.rows().size(), keys.size());
+    for (const Key key : keys)
       ASSERT_EQ(collector.rows().at(HugectrTestKey(key)), HugectrTestRow(key)) << key;
+  }
+  static void ExpectMany(const Collector& collector, size_t count) {
+    ExpectRows(collector, KeysOf(0, count, 1));
+  }
+
+  // Waits until an import has asked the server for its list.
+  static void AwaitScan(TestRedis& redis, size_t server) {
+    const Deadline end = DeadlineAfter(RealClock(), kTimeout);
+    while (redis.Ask(server, {"INFO", "commandstats"}).text.find("cmdstat_scan:") ==
+           std::string::npos) {
+      ASSERT_LT(RealClock().Now(), end);
+    }
   }
 };
 
 TEST_F(HugectrRedisTest, ReadsTheTablesOfOneServer) {
   TestRedis redis({});
-  Fill(redis, 0, "m/t", 0, 5);
-  Fill(redis, 0, "m/t", 7, 1);
-  Fill(redis, 0, "other/u", 3, 2);
+  Fill(redis, "m/t", 0, 5);
+  Fill(redis, "m/t", 7, 1);
+  Fill(redis, "other/u", 3, 2);
   redis.Ask(0, {"SET", "hps_et{hps_et.m.x/p0}w", "no table"});
   auto opened = HugectrRedis::Open(OptionsFor(redis.addresses()[0]));
   ASSERT_TRUE(opened.ok()) << opened.status();
@@ -97,9 +128,9 @@ TEST_F(HugectrRedisTest, ReadsTheTablesOfOneServer) {
   EXPECT_THAT(tables.tables(), ElementsAre("m/t", "other/u"));
   EXPECT_EQ(*tables.PartCount("m/t"), 8u);
   Collector collector;
-  for (const auto& [part, count] : std::map<uint32_t, Key>{{0, 5}, {1, 0}, {7, 1}}) {
+  for (const auto& [part, count] : std::map<uint32_t, size_t>{{0, 5}, {1, 0}, {7, 1}}) {
     ASSERT_TRUE(tables.ReadPart("m/t", part, collector).ok());
-    ExpectRows(collector, count);
+    ExpectRows(collector, KeysOf(part, count));
   }
   const absl::Status missing = tables.PartCount("m/u").status();
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
@@ -115,11 +146,11 @@ TEST_F(HugectrRedisTest, ALargeHashComesInPieces) {
   TestRedis redis({});
   const std::string hash = HugectrHashName("m/t", 0);
   FillMany(redis, 0, hash, 100'000);
-  auto tables = HugectrRedis::Open(OptionsFor(redis.addresses()[0]));
+  auto tables = HugectrRedis::Open(OnePartition(redis.addresses()[0]));
   ASSERT_TRUE(tables.ok()) << tables.status();
   Collector collector;
   ASSERT_TRUE((*tables)->ReadPart("m/t", 0, collector).ok());
-  ExpectRows(collector, 100'000);
+  ExpectMany(collector, 100'000);
   EXPECT_EQ(collector.begins(), 1u);
   const std::string commands = redis.Ask(0, {"INFO", "commandstats"}).text;
   const size_t at = commands.find("cmdstat_hscan:calls=");
@@ -134,14 +165,15 @@ TEST_F(HugectrRedisTest, RefusesWhatItCanNotReadWhole) {
   const auto open = [&] { return HugectrRedis::Open(OptionsFor(redis.addresses()[0])); };
   EXPECT_EQ(open().status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(open().status().message()), HasSubstr("found none"));
-  Fill(redis, 0, "m/t", 8, 1);
+  Fill(redis, "m/t", 8, 1, 9);
   const auto more = open();
   ASSERT_TRUE(more.ok()) << more.status();
-  EXPECT_EQ((*more)->PartCount("m/t").status(),
-            absl::InvalidArgumentError(absl::StrCat(
-                "redis://", redis.addresses()[0],
-                ", table 'm/t': expected 8 partitions, found number 8 (counted from 0): give "
-                "--partitions the num_partitions of HugeCTR HPS")));
+  const absl::Status count = (*more)->PartCount("m/t").status();
+  EXPECT_EQ(count.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(count.message()),
+              HasSubstr(absl::StrCat("redis://", redis.addresses()[0],
+                                     ", table 'm/t': expected 8 partitions, found "
+                                     "'hps_et{hps_et.m.t/p8}v'. Give --partitions")));
   redis.Ask(0, {"SET", HugectrHashName("m/t", 1), "a string"});
   Collector collector;
   const absl::Status type = (*more)->ReadPart("m/t", 1, collector);
@@ -152,6 +184,42 @@ TEST_F(HugectrRedisTest, RefusesWhatItCanNotReadWhole) {
               HasSubstr("'hps_et{hps_et.m/p0}v' is not named hps_et{hps_et.MODEL.TABLE/pN}v"));
 }
 
+// A table that was written by 4 partitions, then by 8: its old rows must not be taken for current
+// ones. Or by 8, and read as one of 16.
+TEST_F(HugectrRedisTest, AKeyOfAnotherPartitionIsRefused) {
+  TestRedis redis({});
+  FillAll(redis, "m/t");
+  HugectrRedis::Options options = OptionsFor(redis.addresses()[0]);
+  for (const uint32_t partition_count : {8U, 16U}) {
+    options.partition_count = partition_count;
+    auto tables = HugectrRedis::Open(options);
+    ASSERT_TRUE(tables.ok()) << tables.status();
+    size_t refused = 0;
+    for (uint32_t part = 0; part < 8; ++part) {
+      Collector collector;
+      const absl::Status read = (*tables)->ReadPart("m/t", part, collector);
+      if (!read.ok()) ++refused;
+      EXPECT_TRUE(read.ok() || absl::IsInvalidArgument(read)) << read;
+    }
+    EXPECT_EQ(refused > 0, partition_count == 16) << refused;
+  }
+  Key left = 0;  // where 4 partitions have it and 8 have not
+  while (HugectrPartition(left, 4) == HugectrPartition(left, 8)) ++left;
+  const uint32_t part = HugectrPartition(left, 4);
+  const std::string hash = HugectrHashName("m/t", part);
+  redis.Ask(0, {"HSET", hash, HugectrTestKey(left), HugectrTestRow(-1)});
+  auto tables = HugectrRedis::Open(OptionsFor(redis.addresses()[0]));
+  ASSERT_TRUE(tables.ok()) << tables.status();
+  Collector collector;
+  const absl::Status read = (*tables)->ReadPart("m/t", part, collector);
+  EXPECT_EQ(read.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(collector.begins(), 1u) << "another attempt would not help";
+  EXPECT_THAT(
+      std::string(read.message()),
+      HasSubstr(absl::StrCat("table 'm/t', hash '", hash, "': key ", left, " is in partition ",
+                             part, " and belongs into ", part + 4, " of 8. Give --partitions")));
+}
+
 // Any node of the cluster is given; the others are found, and each hash at its owner.
 TEST_F(HugectrRedisTest, ReadsTheTablesOfACluster) {
   TestRedis redis({.count = 3, .cluster = true});
@@ -159,7 +227,7 @@ TEST_F(HugectrRedisTest, ReadsTheTablesOfACluster) {
   for (uint32_t part = 0; part < 8; ++part) {
     const size_t owner = HugectrTestOwner(redis, HugectrHashName("m/t", part));
     ++owned[owner];
-    Fill(redis, owner, "m/t", part, part + 1);
+    Fill(redis, "m/t", part, part + 1);
   }
   EXPECT_THAT(owned, testing::Each(testing::Gt(0u)));
   for (const std::string& address : redis.addresses()) {
@@ -169,7 +237,7 @@ TEST_F(HugectrRedisTest, ReadsTheTablesOfACluster) {
     for (uint32_t part = 0; part < 8; ++part) {
       Collector collector;
       ASSERT_TRUE((*tables)->ReadPart("m/t", part, collector).ok());
-      ExpectRows(collector, part + 1);
+      ExpectRows(collector, KeysOf(part, part + 1));
     }
   }
   redis.Ask(1, {"CLUSTER", "DELSLOTS", "6000"});
@@ -190,7 +258,7 @@ TEST_F(HugectrRedisTest, AHashThatMovesIsReadAgainWhereItIs) {
   const std::string to_id = redis.Ask(to, {"CLUSTER", "MYID"}).text;
   const std::string& to_address = redis.addresses()[to];
   const std::string port = to_address.substr(to_address.rfind(':') + 1);
-  auto tables = HugectrRedis::Open(OptionsFor(redis.addresses()[(from + 2) % 3]));
+  auto tables = HugectrRedis::Open(OnePartition(redis.addresses()[(from + 2) % 3]));
   ASSERT_TRUE(tables.ok()) << tables.status();
   Collector collector;
   collector.OnAdd([&](size_t count) {
@@ -201,12 +269,12 @@ TEST_F(HugectrRedisTest, AHashThatMovesIsReadAgainWhereItIs) {
   });
   const absl::Status read = (*tables)->ReadPart("m/t", 0, collector);
   ASSERT_TRUE(read.ok()) << read;
-  ExpectRows(collector, 50'000);
+  ExpectMany(collector, 50'000);
   EXPECT_EQ(collector.begins(), 2u);
   for (const size_t server : {to, from, (from + 2) % 3})
     redis.Ask(server, {"CLUSTER", "SETSLOT", slot, "NODE", to_id});
   ASSERT_TRUE((*tables)->ReadPart("m/t", 0, collector).ok());
-  ExpectRows(collector, 50'000);
+  ExpectMany(collector, 50'000);
 }
 
 // A cursor means nothing to the next run of the server.
@@ -214,7 +282,7 @@ TEST_F(HugectrRedisTest, AServerThatRestartsIsReadFromTheBeginning) {
   TestRedis redis({.settings = {"appendonly=yes", "appendfsync=always"}});
   const std::string hash = HugectrHashName("m/t", 0);
   FillMany(redis, 0, hash, 50'000);
-  auto tables = HugectrRedis::Open(OptionsFor(redis.addresses()[0]));
+  auto tables = HugectrRedis::Open(OnePartition(redis.addresses()[0]));
   ASSERT_TRUE(tables.ok()) << tables.status();
   Collector collector;
   std::thread restart;
@@ -226,13 +294,62 @@ TEST_F(HugectrRedisTest, AServerThatRestartsIsReadFromTheBeginning) {
   const absl::Status read = (*tables)->ReadPart("m/t", 0, collector);
   restart.join();
   ASSERT_TRUE(read.ok()) << read;
-  ExpectRows(collector, 50'000);
+  ExpectMany(collector, 50'000);
   EXPECT_GE(collector.begins(), 2u);
+}
+
+// A server is down when its tables are listed, and comes back.
+TEST_F(HugectrRedisTest, AServerThatComesBackIsListed) {
+  TestRedis redis(
+      {.count = 3, .cluster = true, .settings = {"appendonly=yes", "appendfsync=always"}});
+  FillAll(redis, "m/t");
+  redis.Kill(2);
+  std::thread start([&] {
+    AwaitScan(redis, 0);
+    redis.Start(2);
+  });
+  const auto tables = HugectrRedis::Open(OptionsFor(redis.addresses()[1]));
+  start.join();
+  ASSERT_TRUE(tables.ok()) << tables.status();
+  for (uint32_t part = 0; part < 8; ++part) {
+    Collector collector;
+    ASSERT_TRUE((*tables)->ReadPart("m/t", part, collector).ok());
+    ExpectRows(collector, KeysOf(part, 3));
+  }
+}
+
+// The only hash is at a master that ends: the replica that takes its place has it.
+TEST_F(HugectrRedisTest, AReplicaThatTakesAMastersPlaceIsListed) {
+  TestRedis redis({.count = 6, .cluster = true, .replicas = 1});
+  const std::string hash = HugectrHashName("m/t", 0);
+  const size_t owner = RedisSlotOf(hash) * 3 / kRedisSlotCount;
+  for (const Key key : KeysOf(0, 3))
+    redis.Ask(owner, {"HSET", hash, HugectrTestKey(key), HugectrTestRow(key)});
+  ASSERT_GE(redis.Ask(owner, {"WAIT", "1", "20000"}).integer, 1);
+  redis.Kill(owner);
+  const auto tables = HugectrRedis::Open(OptionsFor(redis.addresses()[(owner + 1) % 3]));
+  ASSERT_TRUE(tables.ok()) << tables.status();
+  EXPECT_THAT((*tables)->tables(), ElementsAre("m/t"));
+  Collector collector;
+  ASSERT_TRUE((*tables)->ReadPart("m/t", 0, collector).ok());
+  ExpectRows(collector, KeysOf(0, 3));
+}
+
+TEST_F(HugectrRedisTest, AListWithoutAnEndIsRefused) {
+  TestRedis redis({});
+  Fill(redis, "m/t", 0, 1);
+  TestProxy proxy(redis.addresses()[0]);
+  proxy.Set({.instead = "*2\r\n$1\r\n7\r\n*0\r\n", .instead_of = "SCAN"});
+  const absl::Status endless = HugectrRedis::Open(OptionsFor(proxy.address())).status();
+  EXPECT_EQ(endless.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(endless.message()),
+              HasSubstr(proxy.address() + ": SCAN did not end within 10000 replies, and the server "
+                                          "says that it has 2 keys"));
 }
 
 TEST_F(HugectrRedisTest, AServerThatIsGoneIsGivenUp) {
   TestRedis redis({});
-  Fill(redis, 0, "m/t", 0, 1);
+  Fill(redis, "m/t", 0, 1);
   HugectrRedis::Options options = OptionsFor(redis.addresses()[0]);
   options.retry_for = std::chrono::milliseconds(300);
   auto tables = HugectrRedis::Open(options);
@@ -248,7 +365,7 @@ TEST_F(HugectrRedisTest, AServerThatIsGoneIsGivenUp) {
 
 TEST_F(HugectrRedisTest, AServerThatHangsIsGivenUp) {
   TestRedis redis({});
-  Fill(redis, 0, "m/t", 0, 1);
+  Fill(redis, "m/t", 0, 1);
   HugectrRedis::Options options = OptionsFor(redis.addresses()[0]);
   options.timeout = std::chrono::milliseconds(300);
   options.retry_for = std::chrono::milliseconds(300);
@@ -259,7 +376,7 @@ TEST_F(HugectrRedisTest, AServerThatHangsIsGivenUp) {
 
 TEST_F(HugectrRedisTest, LogsInWithUserAndPassword) {
   TestRedis redis({});
-  Fill(redis, 0, "m/t", 0, 3);
+  Fill(redis, "m/t", 0, 3);
   redis.Ask(0, {"ACL", "SETUSER", "importer", "on", ">secret", "~hps_et*", "+auth", "+info",
                 "+scan", "+hscan"});
   redis.Ask(0, {"ACL", "SETUSER", "default", "on", ">other", "~*", "+@all"});
@@ -274,12 +391,12 @@ TEST_F(HugectrRedisTest, LogsInWithUserAndPassword) {
   ASSERT_TRUE(tables.ok()) << tables.status();
   Collector collector;
   ASSERT_TRUE((*tables)->ReadPart("m/t", 0, collector).ok());
-  ExpectRows(collector, 3);
+  ExpectRows(collector, KeysOf(0, 3));
 }
 
 TEST_F(HugectrRedisTest, ConnectsByTls) {
   TestRedis redis({.tls = true});
-  Fill(redis, 0, "m/t", 0, 3);
+  Fill(redis, "m/t", 0, 3);
   HugectrRedisSource source = {.url = "rediss://" + redis.addresses()[0]};
   EXPECT_EQ(OpenHugectrRedis(source).status().code(), absl::StatusCode::kUnauthenticated);
   source.connection.tls_ca = redis.Certificate("ca.pem");
@@ -287,7 +404,7 @@ TEST_F(HugectrRedisTest, ConnectsByTls) {
   ASSERT_TRUE(tables.ok()) << tables.status();
   Collector collector;
   ASSERT_TRUE((*tables)->ReadPart("m/t", 0, collector).ok());
-  ExpectRows(collector, 3);
+  ExpectRows(collector, KeysOf(0, 3));
   source.connection.tls_ca = redis.Certificate("missing.pem");
   EXPECT_EQ(OpenHugectrRedis(source).status().code(), absl::StatusCode::kFailedPrecondition);
   source.url = "http://" + redis.addresses()[0];

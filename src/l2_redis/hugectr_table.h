@@ -3,6 +3,8 @@
 //
 // Such a row has no version, so nothing tells an older row from a newer one. The table must not
 // change while it is used: an import id refuses direct changes, the configuration an update stream.
+// A table that has changed since its import is not opened (redis_tier.cc). If one changes later all
+// the same, the calls that would change this level fail, and lookups bypass it from then on.
 //
 // A fetch is one round trip to each node. A row that can't be asked for is a miss, and so is one of
 // another size than the table's.

@@ -24,8 +24,7 @@ constexpr char kImportId[] = "as-exported";
 constexpr uint32_t kReadPartitions = 8;
 
 RedisConfig ConfigFor(const TestRedis& redis) {
-  RedisConfig config = redis.Config();
-  config.partitions = kReadPartitions;
+  RedisConfig config = redis.Config();  // without `partitions`: as many as HugeCTR's by default
   config.hugectr_import_id = kImportId;
   return config;
 }
@@ -136,6 +135,32 @@ TEST(HugectrTableTest, OnlyTheTableOfTheImportIsRead) {
   const auto opened = tier.open_shared({InfoOf(kImportId)}, true);
   ASSERT_TRUE(opened.ok()) << opened.status();
   EXPECT_EQ(Fetch(*opened->table, {1, 2}), (std::vector<std::string>{HugectrTestRow(1), ""}));
+}
+
+TEST(HugectrTableTest, PartitionsCanBeSet) {
+  TestRedis redis({});
+  RedisConfig config = ConfigFor(redis);
+  config.partitions = 3;
+  for (const Key key : {1, 2, 3}) {
+    redis.Ask(0, {"HSET", HugectrHashName(kReadTable, HugectrPartition(key, 3)),
+                  HugectrTestKey(key), HugectrTestRow(key)});
+  }
+  const RedisTier tier = *MakeRedisTier(config);
+  const auto opened = tier.open_shared({InfoOf(kImportId)}, true);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_EQ(Fetch(*opened->table, {1, 2, 3}),
+            (std::vector<std::string>{HugectrTestRow(1), HugectrTestRow(2), HugectrTestRow(3)}));
+}
+
+// Its rows in level 3 may be newer than those in Redis.
+TEST(HugectrTableTest, ATableThatHasChangedIsNotRead) {
+  TestRedis redis({});
+  const RedisTier tier = *MakeRedisTier(ConfigFor(redis));
+  TableInfo info = InfoOf(kImportId);
+  info.positions = {{.partition = 0, .offset = 1}};
+  const absl::Status changed = tier.open_shared({info}, true).status();
+  EXPECT_EQ(changed.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(changed.message()), HasSubstr("under another import id"));
 }
 
 TEST(HugectrTableTest, AServerThatIsGoneIsAMiss) {

@@ -6,6 +6,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "tier/foreign_store.h"
 
 namespace hps {
 namespace {
@@ -55,11 +57,7 @@ absl::StatusOr<RedisAddress> ParseRedisAddress(const std::string& text) {
 }
 
 absl::StatusOr<RedisUrl> ParseRedisUrl(const std::string& text) {
-  if (text.find_first_of("@?") != std::string::npos) {
-    return absl::InvalidArgumentError(
-        "a URL of Redis must not have a user, a password or parameters in it: set [l2.redis] user "
-        "and password_file in the configuration file (--config)");
-  }
+  HPS_RETURN_IF_ERROR(CheckRedisUrlHasNoPassword(text));
   RedisUrl url;
   url.tls = text.starts_with(kTlsScheme);
   std::string address;

@@ -18,7 +18,17 @@ namespace {
 // Of one command of an import: HSCAN of a piece, at a server that may be busy.
 constexpr Duration kImportTimeout = std::chrono::seconds(10);
 
-size_t PartitionCount(const RedisConfig& config) { return config.cluster ? config.partitions : 1; }
+// 64 are enough for 16 masters.
+size_t PartitionCount(const RedisConfig& config) {
+  constexpr uint32_t kDefault = 64;
+  if (!config.cluster) return 1;
+  return config.partitions == 0 ? kDefault : config.partitions;
+}
+
+// HugeCTR divides a table without a cluster, too.
+uint32_t HugectrPartitionCount(const RedisConfig& config) {
+  return config.partitions == 0 ? kHugectrPartitionsDefault : config.partitions;
+}
 
 uint64_t ExpireAfterMs(const RedisConfig& config) {
   return static_cast<uint64_t>(
@@ -46,7 +56,8 @@ absl::StatusOr<OpenedSharedTable> OpenShared(const std::shared_ptr<RedisClient>&
   return OpenedSharedTable{.table = std::move(table), .shared = shared};
 }
 
-// Only the table that was imported under the id may have rows there.
+// Only the table that was imported under the id may have rows there. One that has changed since
+// must not: a lookup could find an older row in Redis than an earlier lookup has found in level 3.
 absl::StatusOr<OpenedSharedTable> OpenHugectrTable(const std::shared_ptr<RedisClient>& client,
                                                    const RedisConfig& config,
                                                    const TableInfo& info) {
@@ -54,6 +65,13 @@ absl::StatusOr<OpenedSharedTable> OpenHugectrTable(const std::shared_ptr<RedisCl
   if (info.import_id != config.hugectr_import_id) {
     return absl::FailedPreconditionError(absl::StrCat(
         "it was not imported under l2.redis.hugectr_import_id = '", config.hugectr_import_id, "'"));
+  }
+  if (!info.positions.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the store has applied changes to it since its import, and Redis has the rows of before "
+        "(l2.redis.hugectr_import_id = '",
+        config.hugectr_import_id,
+        "'): import the rows that HugeCTR HPS has in Redis now, under another import id"));
   }
   if (info.spec.dtype != Dtype::kFloat32) {
     return absl::FailedPreconditionError(
@@ -63,7 +81,7 @@ absl::StatusOr<OpenedSharedTable> OpenHugectrTable(const std::shared_ptr<RedisCl
   return OpenedSharedTable{
       .table = std::make_unique<HugectrTable>(
           client, HugectrTable::Options{.table = info.spec.name,
-                                        .partition_count = config.partitions,
+                                        .partition_count = HugectrPartitionCount(config),
                                         .row_bytes = info.spec.row_bytes(),
                                         .reads_replicas = config.replica_reads})};
 }

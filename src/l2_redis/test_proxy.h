@@ -6,11 +6,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -30,6 +32,7 @@ class TestProxy {
     size_t cut_after = kNever;    // so many bytes: then the connection is closed
     size_t stall_after = kNever;  // so many bytes: then nothing comes any more
     std::string instead;          // said in the place of each piece of a reply
+    std::string instead_of;       // ... only to commands with this text, which reach nobody
     bool swallows = false;        // commands reach nobody
     Duration delay{};             // of each piece of a reply
   };
@@ -122,6 +125,10 @@ class TestProxy {
     {
       MutexLock lock(mutex_);
       if (harm_.swallows) return count > 0;
+      const std::string_view command(bytes.data(),
+                                     static_cast<size_t>(std::max<ssize_t>(count, 0)));
+      if (!harm_.instead_of.empty() && command.find(harm_.instead_of) != command.npos)
+        return SendAll(pair.client, harm_.instead);
     }
     return count > 0 && SendAll(pair.server, {bytes.data(), static_cast<size_t>(count)});
   }
@@ -134,7 +141,8 @@ class TestProxy {
     MutexLock lock(mutex_);
     const TimePoint passes_at = RealClock().Now() + harm_.delay;
     while (RealClock().Now() < passes_at && !stop_) never_.WaitUntil(mutex_, passes_at);
-    if (!harm_.instead.empty()) return SendAll(pair.client, harm_.instead);
+    if (!harm_.instead.empty() && harm_.instead_of.empty())
+      return SendAll(pair.client, harm_.instead);
     const size_t end = std::min(harm_.cut_after, harm_.stall_after);
     const size_t passes = std::min(reply.size(), end - std::min(end, passed_));
     passed_ += reply.size();

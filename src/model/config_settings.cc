@@ -149,8 +149,9 @@ void AddRedis(RedisConfig& redis, SettingList& list) {
   list.Add("replica_reads", redis.replica_reads, BooleanCodec{},
            "Read rows from the replicas of a cluster. A row may then go back to its value before "
            "a change for as long as replicas lag behind their masters.");
-  list.Add("partitions", redis.partitions, IntegerCodec<uint32_t>{1, kRedisPartitionsMax},
-           "Parts of each table in a cluster, spread evenly over its slots.");
+  list.Add("partitions", redis.partitions, IntegerCodec<uint32_t>{0, kRedisPartitionsMax},
+           "Parts of each table in a cluster, spread evenly over its slots. 0 = 64; with "
+           "`hugectr_import_id`, 8.");
   list.Add("timeout", redis.timeout, DurationCodec{milliseconds(1), hours(1)},
            "Longest wait for a node's answer. A node that takes longer is bypassed.");
   list.Add("write_timeout", redis.write_timeout, DurationCodec{Duration(0), hours(1)},
@@ -160,8 +161,9 @@ void AddRedis(RedisConfig& redis, SettingList& list) {
            "Redis forgets a row this long after it was inserted; 0 = never.");
   list.Add("hugectr_import_id", redis.hugectr_import_id, TextCodec{},
            "Rows that HugeCTR HPS wrote into Redis are read, and nothing is written there: those "
-           "of tables that were imported under this import id. `partitions` is HugeCTR's "
-           "`num_partitions`. Other tables have no level 2. Not set = hps fills Redis itself.");
+           "of tables that were imported under this import id and have not changed since. "
+           "`partitions` is HugeCTR's `num_partitions`, whose default is 8. Other tables have no "
+           "level 2. Not set = hps fills Redis itself.");
 }
 
 void AddL1(L1Config& l1, SettingList& list) {

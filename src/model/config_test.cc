@@ -386,7 +386,7 @@ TEST_F(ConfigTest, LevelTwoOnRedisThatCannotBe) {
   for (const std::string prefix : {"", "a{b", "a b"})
     ExpectInvalid(redis + "key_prefix = \"" + prefix + "\"\n", "", {"key_prefix", "braces"});
   ExpectInvalid(redis + "timeout = \"0s\"\n", "4:11", {"l2.redis.timeout", "1ms"});
-  ExpectInvalid(redis + "partitions = 0\n", "4:14", {"l2.redis.partitions"});
+  ExpectInvalid(redis + "partitions = 4097\n", "4:14", {"l2.redis.partitions"});
   const std::string hugectr = redis + "hugectr_import_id = \"v1\"\n";
   ExpectInvalid(hugectr + "[update]\nbrokers = [\"a:1\"]\n", "",
                 {"l2.redis.hugectr_import_id", "update.brokers", "no versions"});

@@ -196,7 +196,7 @@ std::vector<TableStatistics> LiveModel::Statistics() const {
       AddLevel(of_table.l1_devices.back().l1, &of_table.l1);
     }
     if (table->l2() != nullptr) of_table.l2 = table->l2()->Statistics();
-    of_table.l2_bypassed = table->l2_breaker().is_open();
+    of_table.l2_bypassed = table->l2_breaker().is_open() || table->l2_health().needs_clearing();
     of_table.l1.errors += counters.l1_errors().AddTo(&of_table.l1.errors_by_code);
     of_table.l2.errors += counters.l2_errors().AddTo(&of_table.l2.errors_by_code);
     statistics.push_back(std::move(of_table));

@@ -11,6 +11,17 @@ constexpr std::string_view kTagPrefix = "hps_et.";
 
 }  // namespace
 
+bool IsRedisUrl(std::string_view text) {
+  return text.starts_with("redis://") || text.starts_with("rediss://");
+}
+
+absl::Status CheckRedisUrlHasNoPassword(std::string_view url) {
+  if (url.find_first_of("@?") == url.npos) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "a URL of Redis must not have a user, a password or parameters in it: set [l2.redis] user "
+      "and password_file in the configuration file (--config)");
+}
+
 std::optional<std::string> TableOfHugectrTag(std::string_view tag) {
   if (!tag.starts_with(kTagPrefix)) return std::nullopt;
   std::string table(tag.substr(kTagPrefix.size()));

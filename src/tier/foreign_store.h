@@ -54,6 +54,12 @@ class ForeignStore {
 using ForeignStoreOpener =
     std::function<absl::StatusOr<std::unique_ptr<ForeignStore>>(const ImportRequest& request)>;
 
+// Whether it begins with redis:// or rediss://.
+bool IsRedisUrl(std::string_view text);
+// A URL is shown in messages, logs and lists of processes. Errors: INVALID_ARGUMENT: it has a user,
+// a password or parameters, which the message does not repeat.
+absl::Status CheckRedisUrlHasNoPassword(std::string_view url);
+
 // What HugeCTR HPS's databases have in common: a table has the tag "hps_et.<model>.<table>", a key
 // is little-endian, in 4 or 8 bytes, and a row is float32.
 

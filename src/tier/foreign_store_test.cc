@@ -16,6 +16,18 @@ TEST(ForeignStoreTest, ATagIsAModelAndATable) {
   }
 }
 
+TEST(ForeignStoreTest, AUrlOfRedisHasNoPassword) {
+  EXPECT_TRUE(IsRedisUrl("redis://h:1"));
+  EXPECT_TRUE(IsRedisUrl("rediss://h"));
+  EXPECT_FALSE(IsRedisUrl("/redis://h:1"));
+  EXPECT_TRUE(CheckRedisUrlHasNoPassword("redis://h:1/").ok());
+  for (const char* url : {"redis://user:secret@h:1", "rediss://h:1?password=secret"}) {
+    const absl::Status status = CheckRedisUrlHasNoPassword(url);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << url;
+    EXPECT_EQ(std::string(status.message()).find("secret"), std::string::npos);
+  }
+}
+
 TEST(ForeignStoreTest, KeysOf4And8BytesAndRowsOfFloat32) {
   EXPECT_TRUE(CheckHugectrSizes("x", 8, 4).ok());
   EXPECT_TRUE(CheckHugectrSizes("x", 4, 4 * kDimMax).ok());

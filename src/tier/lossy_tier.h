@@ -71,7 +71,8 @@ class LossyTable {
   virtual absl::StatusOr<uint64_t> Erase(std::span<const Key> keys) = 0;
 
   // The fence, see tier/fence.h. Returns when insertions that began before have ended. Errors:
-  // UNAVAILABLE, DEADLINE_EXCEEDED; the caller then trips the shard's bypass.
+  // UNAVAILABLE, DEADLINE_EXCEEDED; the caller then trips the shard's bypass. FAILED_PRECONDITION:
+  // the table can't be changed; the caller bypasses it for good.
   virtual absl::Status RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch,
                                        Deadline deadline) = 0;
 

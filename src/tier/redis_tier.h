@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "hps/config.h"
 #include "hps/statistics.h"
+#include "hps/transfer.h"
 #include "tier/foreign_cache.h"
 #include "tier/lossy_tier.h"
 #include "tier/shared_table.h"
@@ -49,8 +50,8 @@ absl::StatusOr<RedisTier> MakeRedisTier(const RedisConfig& config);
 absl::Status CheckRedisTlsFiles(const RedisConfig& config);
 
 struct HugectrRedisSource {
-  std::string url;          // redis://host:port, or rediss://host:port for TLS
-  uint32_t partitions = 8;  // of each table; HugeCTR HPS's num_partitions
+  std::string url;  // redis://host:port, or rediss://host:port for TLS
+  uint32_t partitions = kHugectrPartitionsDefault;  // of each table; HugeCTR HPS's num_partitions
   // Only user, password_file and tls_* are used; `tls` or the URL chooses TLS.
   RedisConfig connection{};
   // A server that fails in the middle of a table is asked again for this long.

@@ -241,8 +241,10 @@ void TableApplier::Raise(LiveTable& live, ApplyEpoch epoch) {
     QuarantineL1(live, cache);
   }
   if (live.l2() == nullptr) return;
-  if (!live.l2_health().needs_clearing() && live.l2()->RaiseWatermarks(keys_, epoch, Soon()).ok()) {
-    return;
+  if (!live.l2_health().needs_clearing()) {
+    const absl::Status raised = live.l2()->RaiseWatermarks(keys_, epoch, Soon());
+    if (raised.ok()) return;
+    if (absl::IsFailedPrecondition(raised)) return GiveUpL2(live, raised);
   }
   NoteUnraised(keys_, l2_unraised_);
   QuarantineL2(live);
@@ -254,6 +256,15 @@ void TableApplier::QuarantineL1(LiveTable& live, size_t cache) {
 }
 
 void TableApplier::QuarantineL2(LiveTable& live) { Quarantine(live.l2_health(), "level 2"); }
+
+// A level that is only read can't be cleared either. It would show rows of before this change.
+void TableApplier::GiveUpL2(LiveTable& live, const absl::Status& why) {
+  LogWarning(absl::StrCat(
+      "table '", table_,
+      "' is served without level 2 from now on, because its rows change: ", TextForLog(why)));
+  l2_unraised_.overflowed = true;
+  live.l2_health().QuarantineUntilCleared();
+}
 
 // The next refresh clears the level.
 void TableApplier::Quarantine(LevelHealth& health, std::string_view level) {
@@ -297,10 +308,11 @@ void TableApplier::NoteChanged(const LiveTable& live) {
 }
 
 void TableApplier::NoteUnraised(std::span<const Key> keys, UnraisedKeys& unraised) {
+  if (unraised.overflowed) return;
   unraised.keys.insert(unraised.keys.end(), keys.begin(), keys.end());
   if (unraised.keys.size() <= kChangedKeysMax) return;
   SortUnique(unraised.keys);
-  if (unraised.keys.size() <= kChangedKeysMax || unraised.overflowed) return;
+  if (unraised.keys.size() <= kChangedKeysMax) return;
   std::vector<Key>().swap(unraised.keys);
   unraised.overflowed = true;
   LogError(
@@ -517,7 +529,7 @@ void TableApplier::NoteRefreshed(LiveTable& live) {
 }
 
 void TableApplier::UpdateNeed(LiveTable& live) {
-  bool needs = live.l2_health().needs_clearing();
+  bool needs = live.l2_health().needs_clearing() && !l2_unraised_.overflowed;
   for (size_t cache = 0; cache < kCachesMax; ++cache) {
     if (live.l1(cache) == nullptr) continue;
     needs |= !changed_.empty() || overflowed_ || full_is_open_;

@@ -138,7 +138,7 @@ class TableApplier {
   // Keys whose watermarks a level lacks. Until it has them, promotions could bring old rows.
   struct UnraisedKeys {
     std::vector<Key> keys;
-    bool overflowed = false;
+    bool overflowed = false;  // the level is bypassed for good, and no key is noted
   };
 
   // A cache that did not answer in time when it was to be cleared.
@@ -156,6 +156,7 @@ class TableApplier {
   void Raise(LiveTable& live, ApplyEpoch epoch);
   void QuarantineL1(LiveTable& live, size_t cache);
   void QuarantineL2(LiveTable& live);
+  void GiveUpL2(LiveTable& live, const absl::Status& why);
   void Quarantine(LevelHealth& health, std::string_view level);
   void WriteL2(LiveTable& live, const DurableWrite& write, bool written);
   void NoteChanged(const LiveTable& live);

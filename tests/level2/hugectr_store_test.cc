@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "l2_redis/test_hugectr.h"
 #include "model/test_store_files.h"
+#include "model/tier_factory.h"
 
 namespace hps {
 namespace {
@@ -98,12 +99,29 @@ TEST_F(HugectrStoreTest, AnImportThatCanNotBeChangesNothing) {
   request = FromRedis("m/t");
   request.partitions = HugectrPartition(1, kHugectrPartitions);
   ASSERT_GT(*request.partitions, 0u);
-  EXPECT_THAT(std::string(error(request).message()), HasSubstr("give --partitions"));
+  EXPECT_THAT(std::string(error(request).message()), HasSubstr("Give --partitions"));
   request.partitions = kHugectrPartitionsMax + 1;
   EXPECT_THAT(std::string(error(request).message()), HasSubstr("partitions: expected 1 to 4096"));
   request = Files("m/t", 5, 1);
   request.partitions = 8;
   EXPECT_THAT(std::string(error(request).message()), HasSubstr("hugectr-redis only"));
+}
+
+// A hash with rows of an earlier number of partitions may have old rows.
+TEST_F(HugectrStoreTest, AHashOfAnotherNumberOfPartitionsIsNotImported) {
+  for (Key key = 0; key < 20; ++key) Put("m/t", key, 1);
+  Key left = 0;
+  while (HugectrPartition(left, 4) == HugectrPartition(left, kHugectrPartitions)) ++left;
+  const std::string hash = HugectrHashName("m/t", HugectrPartition(left, 4));
+  const std::string row(kTestDim * sizeof(float), 'x');
+  redis_.Ask(HugectrTestOwner(redis_, hash), {"HSET", hash, HugectrTestKey(left), row});
+  const ImportRequest request = FromRedis("m/t");
+  const auto report = ImportTables(config_, request);
+  EXPECT_EQ(report.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(report.status().message()),
+              HasSubstr(request.from + ", table 'm/t', hash '" + hash + "': key " +
+                        std::to_string(left) + " is in partition"));
+  EXPECT_FALSE(std::filesystem::exists(config_.store.path));
 }
 
 // Rows come from Redis where it has them, from the store where not, and nothing is written.
@@ -120,7 +138,6 @@ TEST_F(HugectrStoreTest, RedisIsAReadOnlyLevelTwoOfOneImport) {
   }
   config_.l2.kind = L2Kind::kRedis;
   config_.l2.redis = redis_.Config();
-  config_.l2.redis.partitions = kHugectrPartitions;
   config_.l2.redis.hugectr_import_id = "as-exported";
   config_.lookup.timeout = 2 * config_.l2.redis.timeout;
   const auto store = Store::Open(config_, OpenMode::kReadWrite);
@@ -143,6 +160,42 @@ TEST_F(HugectrStoreTest, RedisIsAReadOnlyLevelTwoOfOneImport) {
   // Another import has other rows, which those in Redis must not replace.
   ASSERT_TRUE((*store)->Import(Files("m/t", 100, 3)).ok());
   EXPECT_EQ(LookUp(**store, "m/t", Iota(100)), std::vector<float>(100, 3));
+}
+
+// An update stream was read between the import and the setting.
+TEST_F(HugectrStoreTest, ATableThatHasChangedIsAnsweredFromTheStore) {
+  for (Key key = 0; key < 100; ++key) Put("m/t", key, 1);
+  ImportRequest request = FromRedis("m/t");
+  request.import_id = "as-exported";
+  request.update_start = UpdateStart();
+  Import(request);
+  {
+    const auto durable = OpenDurableStore(config_.store, OpenMode::kReadWrite, StoreRole::kCommand);
+    ASSERT_TRUE(durable.ok()) << durable.status();
+    const auto table = (*durable)->OpenTable("m/t");
+    ASSERT_TRUE(table.ok()) << table.status();
+    const std::vector<Key> keys = {1};
+    std::vector<float> row(kTestDim, 9);
+    const std::vector<Version> versions = {VersionAt(1, 0)};
+    const StreamPosition position = {.offset = 1};
+    const HostRows rows = {.data = std::as_writable_bytes(std::span(row)).data(),
+                           .row_count = 1,
+                           .row_bytes = kTestDim * sizeof(float),
+                           .stride_bytes = kTestDim * sizeof(float)};
+    ASSERT_TRUE((*table)
+                    ->Write({.upserts = {.keys = keys, .rows = rows, .versions = versions},
+                             .positions = {&position, 1}})
+                    .ok());
+  }
+  config_.l2.kind = L2Kind::kRedis;
+  config_.l2.redis = redis_.Config();
+  config_.l2.redis.hugectr_import_id = "as-exported";
+  config_.lookup.timeout = 2 * config_.l2.redis.timeout;
+  const auto store = Store::Open(config_, OpenMode::kReadWrite);
+  ASSERT_TRUE(store.ok()) << store.status();
+  LookupCounts counts;
+  EXPECT_EQ(LookUp(**store, "m/t", {0, 1, 2}, &counts), (std::vector<float>{1, 9, 1}));
+  EXPECT_EQ(counts[KeyStatus::kHitL3], 3u);
 }
 
 }  // namespace

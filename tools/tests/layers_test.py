@@ -123,6 +123,8 @@ class LayersTest(PlantedTest):
                 ("src/l2_memory/CMakeLists.txt",
                  "hps_test(l2_memory SOURCES a_test.cc DEPENDS query)",
                  "l2_memory/ must not link query/"),
+                ("src/onnx/CMakeLists.txt", "hps_fuzz(onnx SOURCES fuzz_target.cc DEPENDS model)",
+                 "onnx/ must not link model/"),
                 ("src/base/CMakeLists.txt",
                  "target_link_libraries(hps_base PUBLIC hps_tier)", "base/ must not link tier/"),
                 ("cli/CMakeLists.txt", "target_link_libraries(hps PRIVATE hps_query)",
