@@ -39,13 +39,13 @@ inline constexpr uint64_t kAutoBytes = UINT64_MAX;  // "auto": a budget that Sto
 struct L2Config {
   L2Kind kind = L2Kind::kMemory;
   double preload = 0.0;             // share of every table that is loaded at start
-  RedisConfig redis;                // if kind has Redis; what follows is for the memory
+  RedisConfig redis;                // if kind has Redis; the settings below are for the memory
   uint64_t bytes_max = kAutoBytes;  // rows and metadata of all tables
   EvictionPolicy eviction = EvictionPolicy::kOldest;
   double evict_from = 0.98;  // eviction starts when a table fills this share of its budget
   double evict_to = 0.9;     // eviction stops at this share
   bool huge_pages = true;    // requested from the operating system; used if available
-  // Of it, memory that is pinned so that GPUs read rows there by themselves; 0 = none.
+  // Largest part of bytes_max that is pinned, so that GPUs can read rows in it directly; 0 = none.
   uint64_t pinned_bytes_max = uint64_t{16} << 30;
 };
 

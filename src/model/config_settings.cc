@@ -116,8 +116,8 @@ void AddL2(L2Config& l2, SettingList& list) {
            "Ask the operating system for huge pages; used if available.");
   list.Add(
       "pinned_bytes_max", l2.pinned_bytes_max, kSize,
-      "Of this memory, what is pinned so that GPUs read rows there by themselves; see above. 0 = "
-      "none. Without effect with `\"memory+redis\"`.");
+      "Largest part of this memory that is pinned, so that GPUs can read rows in it directly (see "
+      "above). 0 = no memory is pinned. Ignored with `\"memory+redis\"`.");
 }
 
 void AddRedis(RedisConfig& redis, SettingList& list) {
