@@ -100,8 +100,8 @@ void AddL2(L2Config& l2, SettingList& list) {
            "Share of every table that is loaded at start and after an import.");
   list.Add("bytes_max", l2.bytes_max, kBudget,
            "Memory of level 2, metadata included; divided among the tables. `\"auto\"` = what they "
-           "need, at most a third of the memory that is available at the start. This and the "
-           "following are for the part in memory.");
+           "need, at most a third of the memory that is available at the start. This setting and "
+           "those below it are for the part in memory.");
   list.Add("eviction", l2.eviction,
            EnumCodec<EvictionPolicy>{{{EvictionPolicy::kOldest, "oldest"},
                                       {EvictionPolicy::kLeastUsed, "least_used"},
