@@ -75,7 +75,7 @@ CLI::App* AddImport(CLI::App& app, ImportArguments& arguments) {
   AddParsed(
       *command, "--stream-from", ParseUpdateStart,
       [&request](const std::optional<UpdateStart>& start) { request.update_start = start; },
-      "Where the update stream is read from: the time when the import begins (import), or another")
+      "Where reading of the update stream begins (import: at the time when this import begins)")
       ->type_name("import|earliest|latest|TIME");
   AddChecked(
       *command, "--import-id",
@@ -233,13 +233,13 @@ CLI::App* AddBench(CLI::App& app, BenchArguments& arguments) {
   AddPath(*command, "--directory", arguments.directory, "Scratch directory on the disk to measure")
       ->type_name("DIR");
   command->add_flag("--quick", arguments.quick,
-                    "Small sizes: shows that the scenario works, measures nothing of worth");
+                    "Small sizes: shows that the scenario works; the figures have no meaning");
   AddDevice(*command, arguments.device, "GPU to measure; -1 = none");
   command->add_option("--scale", arguments.scale, "dlrm: rows of large tables, as a share")
       ->check(CLI::Range(0.0001, 1.0))
       ->capture_default_str();
   command->add_flag("--full", arguments.full,
-                    "dlrm: every case, not the usual ones; refresh: a cache of 10 GB");
+                    "dlrm: every case, over 10 minutes; refresh: a cache of 10 GB");
   command->add_option("--only", arguments.only, "dlrm, ctr: cases with this in their name")
       ->type_name("TEXT");
   command->footer("Example:\n  hps bench l2\n  hps bench session --out session.json");

@@ -24,7 +24,7 @@ CLI::Option* AddServer(CLI::App& app, ServerArguments& arguments) {
           "First line: the bearer token (or HPS_TOKEN in the environment)")
       ->type_name("FILE");
   AddPath(app, "--tls-ca", arguments.tls_ca,
-          "Who signed the certificate of an https server (those whom the system trusts)")
+          "Authority that signed an https server's certificate (those that the system trusts)")
       ->type_name("FILE");
   CLI::Option* const certificate =
       AddPath(app, "--tls-certificate", arguments.tls_certificate,

@@ -69,6 +69,8 @@ MAY_INCLUDE["examples"] = {"include"}
 # The public interface of predictions over an open store.
 MAY_INCLUDE["predict"] = LOW | {"inference"}
 MAY_INCLUDE["triton"] = LOW | {"onnx", "dense", "inference"}
+# tools/triton_peer has another backend of Triton, which the first one is measured against.
+MAY_INCLUDE["tools"] = {"triton"}
 # src/c_api is the C interface; python/csrc, the extension of Python, shares its JSON texts.
 MAY_INCLUDE["c_api"] = LOW
 MAY_INCLUDE["python"] = {"include", "c_api", "train", "train_cpu"}

@@ -95,7 +95,6 @@ ALLOWED = {
     ("sleep", "bench/update/freshness_scenario.cc"): "a load at intended times; a paced poll",
     ("sleep", "bench/update/ingest_scenario.cc"): "looks now and then how far a store is",
     ("names", "tools/triton_peer/gather_backend.cc"): "the names of Triton's C API",
-    ("parameters", "tools/triton_peer/gather_backend.cc"): "the functions of Triton's C API",
 }
 
 # Source file -> why no test beside it includes its header. TESTED_BY names the test that reaches

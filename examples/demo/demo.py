@@ -11,16 +11,15 @@ right, else 1.
 """
 
 import array
-import http.client
-import json
 import os
 import pathlib
 import random
-import signal
 import subprocess
 import sys
 import tempfile
-import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import running_server  # noqa: E402 pylint: disable=wrong-import-position
 
 MODEL = "criteo"
 DIM = 16
@@ -28,7 +27,6 @@ ROW_BYTES = 4 * DIM
 KEYS_PER_CALL = 1024
 CALLS_PER_TABLE = 2
 TABLES_ASKED = 5
-START_S = 60
 
 
 class Table:
@@ -58,95 +56,42 @@ class Table:
         return wrong
 
 
-def ask_http(connection: http.client.HTTPConnection, table: str, keys: array.array) -> bytes:
-    """Rows by the binary tensor extension of the v2 protocol."""
-    data = keys.tobytes()
-    head = json.dumps({
-        "inputs": [{"name": table, "datatype": "INT64", "shape": [len(keys)],
-                    "parameters": {"binary_data_size": len(data)}}],
-        "outputs": [{"name": table, "parameters": {"binary_data": True}}],
-    }).encode()
-    connection.request("POST", f"/v2/models/{MODEL}/infer", head + data,
-                       {"Inference-Header-Content-Length": str(len(head))})
-    response = connection.getresponse()
-    body = response.read()
-    if response.status != 200:
-        raise RuntimeError(f"HTTP {response.status}: {body.decode(errors='replace')}")
-    return body[int(response.getheader("Inference-Header-Content-Length")):]
-
-
 def ask_grpc(client: pathlib.Path, address: str, table: str, keys: array.array,
              directory: pathlib.Path) -> bytes:
     keys_file, rows_file = directory / "keys", directory / "rows"
     keys_file.write_bytes(keys.tobytes())
     subprocess.run([str(client), address, MODEL, table, str(keys_file), str(rows_file)], check=True,
-                   timeout=START_S)
+                   timeout=running_server.START_S)
     return rows_file.read_bytes()
 
 
-class Server:
-    """`hps serve` on ports that the system chooses."""
-
-    def __init__(self, binaries: pathlib.Path, directory: pathlib.Path, with_grpc: bool) -> None:
-        addresses = ["--http", "127.0.0.1:0", "--metrics", "",
-                     "--grpc", "127.0.0.1:0" if with_grpc else ""]
-        self.process = subprocess.Popen(
-            [str(binaries / "hps"), "serve", "--store", str(directory / "store"), "--json",
-             *addresses], stdout=subprocess.PIPE, text=True)
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError("the server did not start")
-        started = json.loads(line)
-        self.http, self.grpc = started["http"], started["grpc"]
-
-    def connect(self) -> http.client.HTTPConnection:
-        """A connection to a server that is ready."""
-        host, _, port = self.http.rpartition(":")
-        end = time.monotonic() + START_S
-        while True:
-            connection = http.client.HTTPConnection(host, int(port), timeout=START_S)
-            connection.request("GET", "/v2/health/ready")
-            response = connection.getresponse()
-            response.read()
-            if response.status == 200:
-                return connection
-            if time.monotonic() > end:
-                raise RuntimeError(f"the server is not ready after {START_S} s")
-            time.sleep(0.05)
-
-    def stop(self) -> int:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=START_S)
-
-
-def check(server: Server, client: pathlib.Path, directory: pathlib.Path) -> int:
+def check(server: running_server.RunningServer, client: pathlib.Path,
+          directory: pathlib.Path) -> int:
     """Asks over both protocols; returns the number of wrong rows."""
     chance = random.Random(20)
     tables = [Table(path) for path in sorted((directory / "tables").glob("t*"))]
-    connection = server.connect()
     wrong = {"HTTP": 0}
     rows = {"HTTP": 0}
-    if server.grpc:
+    grpc = server.addresses["grpc"]
+    if grpc:
         wrong["gRPC"] = rows["gRPC"] = 0
     for table in chance.sample(tables, TABLES_ASKED):
         for _ in range(CALLS_PER_TABLE):
             keys = table.draw(chance)
-            answers = {"HTTP": ask_http(connection, table.name, keys)}
-            if server.grpc:
-                answers["gRPC"] = ask_grpc(client, server.grpc, table.name, keys, directory)
+            answers = {"HTTP": server.lookup(MODEL, table.name, keys.tobytes())}
+            if grpc:
+                answers["gRPC"] = ask_grpc(client, grpc, table.name, keys, directory)
             for protocol, answer in answers.items():
                 wrong[protocol] += table.count_wrong(keys, answer)
                 rows[protocol] += len(keys)
-    connection.close()
     for protocol, count in rows.items():
         print(f"  {protocol}: {count} rows checked, {wrong[protocol]} wrong")
     if stays():
         print("\n  ask it yourself:\n"
-              f"    curl -s http://{server.http}/v2/models/{MODEL}/infer -d "
+              f"    curl -s http://{server.address}/v2/models/{MODEL}/infer -d "
               f"'{{\"inputs\":[{{\"name\":\"t0\",\"datatype\":\"INT64\",\"shape\":[2],"
               f"\"data\":[{tables[0].keys[0]},7]}}]}}'\n"
-              f"  the dashboard:\n    http://{server.http}/\n", flush=True)
+              f"  the dashboard:\n    http://{server.address}/\n", flush=True)
     return sum(wrong.values())
 
 
@@ -158,7 +103,9 @@ def serve(binaries: pathlib.Path, directory: pathlib.Path) -> int:
     client = binaries / "hps_grpc_client"
     print("\n4. serving the same store over HTTP" +
           (" and gRPC" if client.exists() else " (this build has no gRPC)"), flush=True)
-    server = Server(binaries, directory, client.exists())
+    server = running_server.RunningServer(binaries / "hps", [
+        "--store", directory / "store", "--http", "127.0.0.1:0", "--metrics", "",
+        "--grpc", "127.0.0.1:0" if client.exists() else ""])
     try:
         wrong = check(server, client, directory)
         if stays():

@@ -129,7 +129,7 @@ def main() -> int:
             checks.compare("HTTP, DES / CATCOLUMN / ROWINDEX", ask_http(
                 served, samples, lambda part: by_columns(tables, part), "OUTPUT0", 500))
             np.savez(work / "samples.npz", **samples)
-            subprocess.run([grpc_python, str(HERE / "ask_grpc.py"), served.grpc, MODEL,
+            subprocess.run([grpc_python, str(HERE / "ask_grpc.py"), served.addresses["grpc"], MODEL,
                             str(work / "samples.npz"), ",".join(tables), str(work / "scores.npy"),
                             "500"], check=True, timeout=COMMAND_S)
             checks.compare("gRPC, by names", np.load(work / "scores.npy"))

@@ -17,7 +17,6 @@ import http.client
 import json
 import pathlib
 import random
-import signal
 import subprocess
 import sys
 import tempfile
@@ -25,7 +24,8 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "tools" / "redis"))
+sys.path[:0] = [str(ROOT / "tools" / "redis"), str(ROOT / "examples")]
+import running_server  # noqa: E402 pylint: disable=wrong-import-position
 import servers as redis_servers  # noqa: E402 pylint: disable=wrong-import-position
 
 MODEL, TABLE = "demo", "user"
@@ -35,7 +35,6 @@ KEYS_PER_CALL = 1_000
 CALLERS = 2
 CHANGED = 2_000
 TOKEN = "demo"
-START_S = 120
 SETTLE_S = 120
 CALM_S = 4  # of load before and after each event
 HIT_L2, DEGRADED = 2, 5
@@ -57,79 +56,33 @@ def write_table(directory: pathlib.Path, keys: range) -> pathlib.Path:
     return directory
 
 
-class Server:
+class Server(running_server.RunningServer):
     """`hps serve` with level 2 on the cluster."""
 
     def __init__(self, hps: str, directory: pathlib.Path, nodes: list[str]) -> None:
         (directory / "token").write_text(TOKEN)
         self.log = directory / "hps.log"
-        (directory / "hps.toml").write_text(
+        config = directory / "hps.toml"
+        config.write_text(
             f'[store]\npath = "{directory}/store"\n[l2]\nkind = "redis"\n'
             f'[l2.redis]\nnodes = {json.dumps(nodes)}\ncluster = true\n'
             '[server]\nhttp = "127.0.0.1:0"\ngrpc = ""\nmetrics = ""\n'
             f'[server.security]\ntoken_file = "{directory}/token"\nupdates = true\n'
             f'[log]\nfile = "{self.log}"\n')
-        self.process = subprocess.Popen(
-            [hps, "serve", "--config", str(directory / "hps.toml"), "--json"],
-            stdout=subprocess.PIPE, text=True)
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError("the server did not start")
-        self.address = json.loads(line)["http"]
-        end = time.monotonic() + START_S
-        while self.ask("GET", "/v2/health/ready")[0] != 200:
-            if time.monotonic() > end:
-                raise RuntimeError(f"the server is not ready after {START_S} s")
-            time.sleep(0.05)
+        super().__init__(hps, ["--config", config], TOKEN)
 
-    def ask(self, method: str, path: str, body: bytes = b"", head: int = 0) -> tuple[int, bytes]:
-        host, _, port = self.address.rpartition(":")
-        connection = http.client.HTTPConnection(host, int(port), timeout=START_S)
-        headers = {"Authorization": f"Bearer {TOKEN}"}
-        if head:
-            headers["Inference-Header-Content-Length"] = str(head)
-        connection.request(method, path, body, headers)
-        response = connection.getresponse()
-        answer = response.read()
-        connection.close()
-        return response.status, answer
-
-    def lookup(self, keys: list[int]) -> tuple[bytes, bytes]:
+    def rows(self, keys: list[int]) -> tuple[bytes, bytes]:
         """The rows' bytes, and a status per key."""
-        data = array.array("q", keys).tobytes()
-        binary = {"binary_data": True}
-        head = json.dumps({
-            "inputs": [{"name": TABLE, "datatype": "INT64", "shape": [len(keys)],
-                        "parameters": {"binary_data_size": len(data)}}],
-            "outputs": [{"name": TABLE, "parameters": binary},
-                        {"name": f"{TABLE}.status", "parameters": binary}]}).encode()
-        status, body = self.ask("POST", f"/v2/models/{MODEL}/infer", head + data, len(head))
-        if status != 200:
-            raise RuntimeError(f"HTTP {status}: {body[:300]!r}")
-        end = len(body) - len(keys)
-        return body[end - 4 * DIM * len(keys):end], body[end:]
+        asked = (TABLE, "INT64", [len(keys)], array.array("q", keys).tobytes())
+        found = self.infer(MODEL, [asked], [TABLE, f"{TABLE}.status"])
+        return found[:-len(keys)], found[-len(keys):]
 
-    def change(self, keys: list[int], version: int) -> None:
-        data = [array.array("q", keys).tobytes(),
-                b"".join(packed_row(key, version) for key in keys)]
-        head = json.dumps({"inputs": [
-            {"name": "keys", "datatype": "INT64", "shape": [len(keys)],
-             "parameters": {"binary_data_size": len(data[0])}},
-            {"name": "rows", "datatype": "FP32", "shape": [len(keys), DIM],
-             "parameters": {"binary_data_size": len(data[1])}}]}).encode()
-        status, body = self.ask("POST", f"/v2/hps/tables/{MODEL}/{TABLE}/rows",
-                                head + b"".join(data), len(head))
-        if status != 200:
-            raise RuntimeError(f"a change of rows: HTTP {status}: {body[:300]!r}")
+    def set_rows(self, keys: list[int], version: int) -> None:
+        self.change(MODEL, TABLE, array.array("q", keys).tobytes(),
+                    b"".join(packed_row(key, version) for key in keys))
 
     def level2(self) -> dict:
-        overview = json.loads(self.ask("GET", "/api/overview")[1])
-        return next(level for level in overview["levels"] if level["name"] == "l2")
-
-    def stop(self) -> int:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=START_S)
+        return next(level for level in self.overview()["levels"] if level["name"] == "l2")
 
 
 class Load:
@@ -169,7 +122,7 @@ class Load:
     def check(self, keys: list[int]) -> bytes:
         least = [self.least[key] for key in keys]
         begin = time.monotonic()
-        rows, status = self.server.lookup(keys)
+        rows, status = self.server.rows(keys)
         seconds = time.monotonic() - begin
         wrong = 0
         for i, key in enumerate(keys):
@@ -190,7 +143,7 @@ class Load:
     def change(self, keys: list[int], version: int) -> None:
         for key in keys:
             self.most[key] = version
-        self.server.change(keys, version)
+        self.server.set_rows(keys, version)
         for key in keys:
             self.least[key] = version
 
@@ -276,9 +229,8 @@ def main() -> int:
         except (RuntimeError, OSError, subprocess.SubprocessError) as error:
             problems = [str(error)]
         finally:
-            if server is not None and server.process.poll() is None:
-                server.process.kill()
-                server.process.wait()
+            if server is not None:
+                server.kill()
             if redis is not None:
                 redis.close()
     for problem in problems[:10]:

@@ -12,11 +12,8 @@ right, else 1.
 """
 
 import array
-import http.client
-import json
 import pathlib
 import random
-import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +21,9 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "examples"))
+import running_server  # noqa: E402 pylint: disable=wrong-import-position
+
 MODEL, TABLE = "demo", "user"
 DIM = 32
 KEYS = 100_000
@@ -34,7 +34,6 @@ PARTITIONS = 4
 KEYS_PER_CALL = 4096
 ROWS_PER_CHANGE = 2_000
 TOKEN = "demo"
-START_S = 120
 SETTLE_S = 60
 
 
@@ -59,73 +58,26 @@ def run(*command: str) -> None:
         raise RuntimeError(f"{command[:2]}: {done.stderr}{done.stdout}")
 
 
-class Server:
+class Server(running_server.RunningServer):
     def __init__(self, hps: str, directory: pathlib.Path, brokers: str) -> None:
         (directory / "token").write_text(TOKEN)
         update = f'[update]\nbrokers = ["{brokers}"]\n' if brokers else ""
-        (directory / "hps.toml").write_text(
+        config = directory / "hps.toml"
+        config.write_text(
             f'[store]\npath = "{directory}/store"\n[l2]\nbytes_max = "256MiB"\n{update}'
             '[server]\nhttp = "127.0.0.1:0"\ngrpc = ""\nmetrics = ""\n'
             f'[server.security]\ntoken_file = "{directory}/token"\nupdates = true\n'
             f'[log]\nfile = "{directory}/hps.log"\n')
-        self.process = subprocess.Popen(
-            [hps, "serve", "--config", str(directory / "hps.toml"), "--json"],
-            stdout=subprocess.PIPE, text=True)
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError("the server did not start")
-        self.address = json.loads(line)["http"]
-        end = time.monotonic() + START_S
-        while self.ask("GET", "/v2/health/ready")[0] != 200:
-            if time.monotonic() > end:
-                raise RuntimeError(f"the server is not ready after {START_S} s")
-            time.sleep(0.05)
+        super().__init__(hps, ["--config", config], TOKEN)
 
-    def ask(self, method: str, path: str, body: bytes = b"", head: int = 0) -> tuple:
-        """Status, body, and the length of the answer's JSON."""
-        host, _, port = self.address.rpartition(":")
-        connection = http.client.HTTPConnection(host, int(port), timeout=START_S)
-        headers = {"Authorization": f"Bearer {TOKEN}"}
-        if head:
-            headers["Inference-Header-Content-Length"] = str(head)
-        connection.request(method, path, body, headers)
-        response = connection.getresponse()
-        answer = response.read()
-        length = int(response.getheader("Inference-Header-Content-Length") or 0)
-        connection.close()
-        return response.status, answer, length
-
-    def lookup(self, keys: list[int]) -> array.array:
-        data = array.array("q", keys).tobytes()
-        head = json.dumps({
-            "inputs": [{"name": TABLE, "datatype": "INT64", "shape": [len(keys)],
-                        "parameters": {"binary_data_size": len(data)}}],
-            "outputs": [{"name": TABLE, "parameters": {"binary_data": True}}]}).encode()
-        status, body, length = self.ask("POST", f"/v2/models/{MODEL}/infer", head + data, len(head))
-        if status != 200:
-            raise RuntimeError(f"HTTP {status}: {body[:300]!r}")
+    def rows(self, keys: list[int]) -> array.array:
         rows = array.array("f")
-        rows.frombytes(body[length:])
+        rows.frombytes(self.lookup(MODEL, TABLE, array.array("q", keys).tobytes()))
         return rows
 
-    def change(self, keys: list[int], version: int) -> None:
-        data = [array.array("q", keys).tobytes(),
-                b"".join(array.array("f", row(key, version)).tobytes() for key in keys)]
-        head = json.dumps({"inputs": [
-            {"name": "keys", "datatype": "INT64", "shape": [len(keys)],
-             "parameters": {"binary_data_size": len(data[0])}},
-            {"name": "rows", "datatype": "FP32", "shape": [len(keys), DIM],
-             "parameters": {"binary_data_size": len(data[1])}}]}).encode()
-        path = f"/v2/hps/tables/{MODEL}/{TABLE}/rows"
-        while (status := self.ask("POST", path, head + b"".join(data), len(head))[0]) == 429:
-            time.sleep(0.05)
-        if status != 200:
-            raise RuntimeError(f"a change of rows: HTTP {status}")
-
-    def stop(self) -> int:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=START_S)
+    def set_rows(self, keys: list[int], version: int) -> None:
+        self.change(MODEL, TABLE, array.array("q", keys).tobytes(),
+                    b"".join(array.array("f", row(key, version)).tobytes() for key in keys))
 
 
 def percentile_ms(histogram: dict, bounds: list[float], share: float) -> str:
@@ -140,7 +92,7 @@ def percentile_ms(histogram: dict, bounds: list[float], share: float) -> str:
 def show(server: Server, ending: threading.Event) -> None:
     """A line every two seconds, while the changes come in."""
     while not ending.wait(2):
-        overview = json.loads(server.ask("GET", "/api/overview")[1])
+        overview = server.overview()
         line = f"  {overview['updates']['rows_upserted']:>9,} rows changed"
         if stream := overview["stream"]:
             fresh = stream["freshness"]["l3"]
@@ -158,7 +110,7 @@ def publish_round(hps: str, brokers: str, source: pathlib.Path) -> None:
 def change_round(server: Server, keys: list[int], version: int) -> None:
     begin = time.monotonic()
     for first in range(0, len(keys), ROWS_PER_CHANGE):
-        server.change(keys[first:first + ROWS_PER_CHANGE], version)
+        server.set_rows(keys[first:first + ROWS_PER_CHANGE], version)
         time.sleep(max(0.0, begin + (first + ROWS_PER_CHANGE) / ROWS_PER_SECOND
                        - time.monotonic()))
 
@@ -168,7 +120,7 @@ def count_wrong(server: Server, last: dict[int, int]) -> int:
     keys = list(last)
     for first in range(0, len(keys), KEYS_PER_CALL):
         some = keys[first:first + KEYS_PER_CALL]
-        rows = server.lookup(some)
+        rows = server.rows(some)
         for i, key in enumerate(some):
             wrong += rows[i * DIM:(i + 1) * DIM].tolist() != row(key, last[key])
     return wrong
@@ -226,8 +178,8 @@ def main() -> int:
             right = demonstrate(hps, server, directory, brokers.bootstrap if brokers else "")
             right &= server.stop() == 0
         finally:
-            if server is not None and server.process.poll() is None:
-                server.process.kill()
+            if server is not None:
+                server.kill()
             if brokers is not None:
                 brokers.close()
     print("everything is stopped" if right else "NOT every row was right")

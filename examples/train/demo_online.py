@@ -89,7 +89,7 @@ def main() -> int:
             wrong = 0
             for table in FIELDS:
                 keys, rows = trainer.embed.rows(table)
-                wrong += int((served.lookup(table, keys) != rows).any(axis=1).sum())
+                wrong += int((served.rows(table, keys) != rows).any(axis=1).sum())
         status = served.process.returncode
     online, old = np.mean(found[-LATE:], axis=0)
     print(f"4. stopped, exit status {status}; AUC of the last {LATE} windows: served {online:.4f}, "

@@ -44,7 +44,7 @@ def compare(served: ServedModel, trainer: Trainer, samples: data.Samples,
     wrong = 0
     for name in trainer.embed.tables:
         keys, rows = trainer.embed.rows(name)
-        wrong += int((served.lookup(name, keys) != rows).any(axis=1).sum())
+        wrong += int((served.rows(name, keys) != rows).any(axis=1).sum())
     error = np.abs(served_predictions(served, trainer.network, samples, picked) -
                    trainer.predict(samples, picked)).max()
     print(f"  rows that differ from the trainer's: {wrong}")

@@ -12,10 +12,10 @@ def served_rows(served: ServedModel, samples: Samples, picked: np.ndarray) -> di
     """The pooled rows of each field, from the server."""
     rows = {}
     for name, keys in samples.keys.items():
-        rows[name] = torch.from_numpy(served.lookup(name, keys[picked]))
+        rows[name] = torch.from_numpy(served.rows(name, keys[picked]))
     for name, lists in samples.lists.items():
         bags = [lists[i] for i in picked]
-        found = served.lookup(name, np.concatenate(bags))
+        found = served.rows(name, np.concatenate(bags))
         ends = np.cumsum([len(bag) for bag in bags])
         rows[name] = torch.from_numpy(np.stack([part.mean(0) for part in
                                                 np.split(found, ends[:-1])]))

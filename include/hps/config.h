@@ -28,10 +28,10 @@ struct StoreConfig {
   SyncMode sync = SyncMode::kInterval;
   std::chrono::nanoseconds sync_interval = std::chrono::seconds(1);
   uint64_t free_bytes_min = uint64_t{256} << 20;  // writes are refused with less free disk
-  // Changes of this share of a table's rows are merged into new page files; 0 = never.
+  // When this share of a table's rows has changed, they are merged into new page files; 0 = never.
   double merge_share = 0.1;
-  uint64_t merge_bytes_per_second = uint64_t{64}
-                                    << 20;  // read and written by a merge; 0 = no limit
+  // Bytes per second that a merge reads and writes; 0 = no limit.
+  uint64_t merge_bytes_per_second = uint64_t{64} << 20;
 };
 
 inline constexpr uint64_t kAutoBytes = UINT64_MAX;  // "auto": a budget that Store::Open chooses
@@ -39,13 +39,13 @@ inline constexpr uint64_t kAutoBytes = UINT64_MAX;  // "auto": a budget that Sto
 struct L2Config {
   L2Kind kind = L2Kind::kMemory;
   double preload = 0.0;             // share of every table that is loaded at start
-  RedisConfig redis;                // if kind has Redis; what follows is for the memory
+  RedisConfig redis;                // if kind has Redis; the settings below are for the memory
   uint64_t bytes_max = kAutoBytes;  // rows and metadata of all tables
   EvictionPolicy eviction = EvictionPolicy::kOldest;
   double evict_from = 0.98;  // eviction starts when a table fills this share of its budget
   double evict_to = 0.9;     // eviction stops at this share
   bool huge_pages = true;    // requested from the operating system; used if available
-  // Of it, memory that is pinned so that GPUs read rows there by themselves; 0 = none.
+  // Largest part of bytes_max that is pinned, so that GPUs can read rows in it directly; 0 = none.
   uint64_t pinned_bytes_max = uint64_t{16} << 30;
 };
 
@@ -76,7 +76,7 @@ struct UpdateConfig {
   uint64_t bytes_per_second_max = 0;               // 0 = no limit
   uint64_t memory_bytes_max = uint64_t{64} << 20;  // of messages that are read and not applied
   uint64_t parked_bytes_max = uint64_t{64} << 20;  // of the file of messages that cannot be applied
-  // How long a start waits until changes that the store lost with the power are applied again.
+  // Longest time that a start waits for changes that a power failure took to be applied again.
   std::chrono::nanoseconds ready_timeout = std::chrono::seconds(30);
   std::chrono::nanoseconds refresh_interval = std::chrono::milliseconds(200);  // of level 1
   std::map<std::string, std::string> kafka{};  // [update.kafka]: settings of librdkafka
@@ -90,7 +90,7 @@ struct ThreadsConfig {
   std::chrono::nanoseconds helper_spin = std::chrono::microseconds(500);
 };
 
-// Budgets of one table. At most one of the two of a level may be set; 0 keeps the table out of it.
+// Budgets of one table. Set at most one of a level's two; 0 keeps the table out of the level.
 struct TableConfig {
   std::string name;                  // without the model's name
   std::optional<double> l2_share{};  // as a share of the table
@@ -104,8 +104,8 @@ struct ModelConfig {
   std::string name;
   std::vector<std::string> tables{};  // declared order; empty = all, in the order of first import
   std::vector<TableConfig> table{};   // [[model.table]]
-  std::string
-      dense;  // file of ONNX instead of the imported network, read at each load; empty: none
+  // ONNX file that replaces the imported network, read at each load; empty = none.
+  std::string dense;
 };
 
 struct Config {

@@ -80,9 +80,9 @@ struct LookupRequest {
   LookupCancel* cancel = nullptr;
   // Device queries only; see LookupSession::Lookup. Null = no stream.
   Stream stream{};
-  // Device queries with a stream only: nothing before the lookup is in the stream that could take
-  // long. A lookup that waits in vain then says that the device does not answer, and lookups do not
-  // ask it for a second.
+  // Device queries with a stream only. True = the stream has no long work before the lookup. If
+  // such a lookup gets no answer within its timeout, the device counts as failed, and lookups do
+  // not use it for one second.
   bool stream_is_idle = false;
 };
 using HostLookupRequest = LookupRequest<MemorySpace::kHost>;
@@ -93,8 +93,8 @@ struct SessionOptions {
   // Element type of output rows: kFloat32 (converted) or not set (as stored).
   std::optional<Dtype> output_dtype{};
   // Sets the size of the session's scratch memory. A lookup of more keys, over all its tables, is
-  // answered in pieces of so many: from one version of each table, within one timeout, and with the
-  // hit-rate threshold for each piece. Sessions on a device use at most [l1] call_keys_max.
+  // answered in pieces of this size: from one version of the model, within one timeout, and with
+  // the hit-rate threshold for each piece. Sessions on a device use at most [l1] call_keys_max.
   size_t keys_max = size_t{1} << 20;
 };
 
@@ -117,8 +117,8 @@ class LookupSession {
   // levels 1 and 2 answer.
   // Errors: INVALID_ARGUMENT (table, buffer sizes, threshold outside [0, 1]), RESOURCE_EXHAUSTED
   // (no memory), UNAVAILABLE (model unloaded), NOT_FOUND (table dropped), FAILED_PRECONDITION
-  // (table imported again with another shape). Nothing is written then, unless the error is that
-  // there is no memory.
+  // (table imported again with another shape). Nothing is written then, except after
+  // RESOURCE_EXHAUSTED.
   // A level that fails is not an error; see KeyStatus::kDefaultDegraded.
   virtual absl::Status Lookup(const HostLookupRequest& request, LookupCounts* counts) = 0;
 

@@ -32,11 +32,12 @@
 
 namespace hps {
 
-// An input by name; its memory belongs to the caller, who keeps it during the call. What is asked
-// of a table: its keys, INT64 (also UINT64, bit for bit), [batch] or [batch, k]; or, where samples
-// have keys of different numbers, [n] together with the input NAME.offsets, INT64 [batch + 1]:
-// sample i has the keys from offsets[i] to offsets[i + 1]. Every other input has the network's
-// name, type and shape, with the batch first.
+// An input by name. The caller owns its memory, and keeps it during the call.
+//
+// An input with the name of a table has its keys: INT64 (or UINT64, bit for bit), [batch] or
+// [batch, k]. If samples have different numbers of keys, it is [n], together with an input
+// NAME.offsets, INT64 [batch + 1]: sample i has the keys from offsets[i] to offsets[i + 1]. Every
+// other input has the network's name, type and shape, with the batch first.
 struct ModelInput {
   std::string_view name;
   std::string_view datatype = "FP32";  // as the protocol names it: "INT64", "FP16", "BOOL", ...
@@ -53,8 +54,8 @@ struct ModelInput {
   }
 };
 
-// An output, FP32 (the network's, [batch, ...], and rows of tables) or UINT8 (statuses of keys,
-// which come only when they are asked for: NAME.status).
+// An output: FP32 for those of the network ([batch, ...]) and for rows of tables, UINT8 for
+// statuses of keys, which are returned only if they are requested (NAME.status).
 struct ModelOutput {
   std::string name;
   std::string datatype;
@@ -69,7 +70,8 @@ struct ModelOutput {
 
 struct PredictRequest {
   std::span<const ModelInput> inputs;
-  // Those that are wanted. Empty = all of the network (of a model without one: rows of the tables).
+  // Names of the outputs to return. Empty = all outputs of the network (without a network: the rows
+  // of the tables).
   std::span<const std::string_view> outputs{};
   // Longest wait for a free instance and for rows; the network's own time comes on top. Keys whose
   // rows have not come by then get default rows, or the call DEADLINE_EXCEEDED, as
@@ -81,15 +83,15 @@ struct PredictRequest {
 // switch compiles the new network, which can take seconds, and the others wait for it. Until then
 // the handle keeps the version of its last call in memory.
 //
-// Thread-safe. As many calls as [server] lookups says (0 = one per core) run at a time, each with
-// buffers of its own; others wait. They share the network's weights and the store's caches. The
+// Thread-safe. At most [server] lookups calls (0 = one per core) run at a time, each with buffers
+// of its own; further calls wait. They share the network's weights and the store's caches. The
 // network of one call may use all cores.
 class PredictionModel {
  public:
-  // Compiles the model's network. Of the configuration it reads [lookup] timeout and what [server]
-  // says of lookups, batches and answers (lookups, late_answers, response_bytes_max,
-  // batch_keys_max). Where the store has devices, the instances take turns over them. `store`
-  // outlives the handle.
+  // Compiles the model's network, which can take seconds. Of the configuration it uses
+  // lookup.timeout and, of `server`, lookups, late_answers, response_bytes_max, batch_keys_max,
+  // dense_device and dense_math. If the store has devices, the instances take turns over them.
+  // `store` must outlive the handle.
   // Errors: those of ModelManager::Open; UNIMPLEMENTED (the model has a network, and this build has
   // no engine, or does not find it), INVALID_ARGUMENT (the engine does not take the network),
   // RESOURCE_EXHAUSTED (no memory).
@@ -99,7 +101,7 @@ class PredictionModel {
 
   virtual ~PredictionModel() = default;
 
-  // One lookup of all keys (more than batch_keys_max in turns), one run of the network.
+  // One lookup of all keys (in pieces of batch_keys_max), then one run of the network.
   // Errors: NOT_FOUND (an input or output that the model does not have; names the nearest),
   // INVALID_ARGUMENT (missing or repeated tensors, datatypes, shapes, batches that differ, offsets
   // that go back, numbers that are NaN), OUT_OF_RANGE (too many keys, or too large an answer),

@@ -22,7 +22,8 @@ struct PublishRequest {
   std::optional<uint32_t> dim{};        // required if the files do not contain it
   std::optional<Dtype> dtype{};         // the table's, if it is not that of the files
   std::optional<std::string> tensor{};  // of a safetensors file
-  // Deletes the keys; `from` is an .npy file of keys, or a table, whose keys count.
+  // Publishes that the keys are deleted. `from` is an .npy file of keys, or files of a table, of
+  // which only the keys are read.
   bool is_delete = false;
   uint64_t rows_per_second_max = 0;  // 0 = as fast as the brokers take them
   // The longest that the brokers may take to answer, and to take a message.
@@ -37,7 +38,7 @@ struct PublishReport {
   double seconds = 0;
 };
 
-// Returns when every row is on all in-sync replicas.
+// Returns when every row is on all in-sync replicas. Thread-safe.
 // Errors: those of ImportTables for the files, of UpdateProducer for the stream. Some rows may have
 // been published then; publishing them again is harmless.
 absl::StatusOr<PublishReport> PublishTable(const PublishRequest& request);

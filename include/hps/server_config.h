@@ -53,8 +53,8 @@ struct ServerConfig {
   std::string token_file;     // bearer token, one line; empty = environment variable HPS_TOKEN
   bool repository_control = false;  // loading and unloading through the API; needs a token
   bool updates = false;             // changing rows through the API; needs a token
-  // If set: loads, unloads, refreshes and changes of rows need this token, and the other one only
-  // reads.
+  // If set: loads, unloads, refreshes and changes of rows need this token; the token of token_file
+  // is for everything else.
   std::string admin_token_file;
 };
 

@@ -50,6 +50,8 @@ class Store {
 
   virtual ~Store() = default;
 
+  // All tables of the store, loaded or not, in the order of their first import. Reads no rows.
+  // Errors: DATA_LOSS, UNAVAILABLE (the catalog cannot be read).
   virtual absl::StatusOr<std::vector<TableInfo>> Tables() const = 0;
 
   // Version of the file format on disk. A version of hps opens stores up to its own number.
@@ -70,6 +72,11 @@ class Store {
   // committed, and the model keeps its current version for the reason given.
   virtual absl::StatusOr<ImportReport> Import(const ImportRequest& request) = 0;
 
+  // Writes a table's rows as of this call, in ascending order of keys, while the store serves. A
+  // model is written with its network. Files appear when they are complete.
+  // Errors: NOT_FOUND, with the nearest name; ALREADY_EXISTS (the directory holds a table),
+  // DATA_LOSS (a damaged row), RESOURCE_EXHAUSTED (disk full), those of the sink. Nothing is left
+  // in the directory then.
   virtual absl::StatusOr<ExportReport> Export(const ExportRequest& request) = 0;
 
   // Removes a table (MODEL/TABLE), or all tables of a model (MODEL) with its network, and switches
@@ -131,8 +138,9 @@ absl::Status DropTable(const Config& config, const std::string& name);
 std::vector<float> DefaultRow(const TableSpec& spec);
 
 // Reads every row and checksum of a store that no process has open for writing. `repair` takes the
-// store's lock and records the keys whose rows were lost, so that lookups return kDefaultDegraded
-// for them, never kAbsent.
+// store's lock and records the keys whose rows in RocksDB were lost, so that lookups return
+// kDefaultDegraded for them, never kAbsent. Page files need no such record and stay as they are.
+// Networks that are damaged are removed (docs/command_line.md, "hps verify").
 // Damage is part of the report, not an error. Errors: NOT_FOUND, UNAVAILABLE, FAILED_PRECONDITION.
 absl::StatusOr<VerifyReport> VerifyStore(const Config& config, bool repair,
                                          const ProgressFunction& progress);

@@ -16,7 +16,7 @@
 
 namespace hps {
 
-enum class TableFormat {
+enum class TableFormat {  // docs/table_formats.md
   kAuto,
   kHugectr,
   kNpy,
@@ -46,11 +46,11 @@ struct ImportRequest {
   std::string name;  // "<model>/<table>"; or "<model>": each sub-folder or file of `from` is a
                      // table; its model.toml names tables and dense network
   std::string from;  // a path, or redis://HOST:PORT (docs/table_formats.md)
-  // Instead of `from`, for one table. Borrowed for the call.
+  // Rows in memory, instead of `from`, for one table. Borrowed for the call.
   std::optional<TableInMemory> memory{};
   TableFormat format = TableFormat::kAuto;
   std::optional<uint32_t> dim{};              // required if the files do not contain it
-  std::optional<Dtype> dtype{};               // if the files do not contain it; default float32
+  std::optional<Dtype> dtype{};               // of the stored rows; default: that of the files
   double default_value = 0.0;                 // every element of the default row
   std::optional<std::string> default_file{};  // .npy with [dim] elements, instead of default_value
   std::optional<std::string> tensor{};  // of a safetensors file: [n, dim], keys are row numbers
@@ -84,8 +84,8 @@ struct ImportedTable {
 struct ImportReport {
   std::vector<ImportedTable> tables;
   double seconds = 0;
-  bool staged =
-      false;  // another process has the store open and commits the import at its next load
+  // Another process has the store open, and commits the import at its next load.
+  bool staged = false;
   std::vector<std::string> warnings;
 };
 
@@ -109,7 +109,7 @@ struct ExportRequest {
 
 struct ExportReport {
   uint64_t row_count = 0;
-  uint64_t bytes = 0;
+  uint64_t bytes = 0;  // of the files that were written; with a sink, of keys and rows
   double seconds = 0;
 };
 

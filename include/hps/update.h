@@ -10,11 +10,11 @@
 
 namespace hps {
 
-// Of the rows, or the keys of a delete, of one change.
+// Largest change, in bytes of its rows, or of its keys if it deletes.
 inline constexpr size_t kUpdateBytesMax = size_t{16} << 20;
 
-// Borrows keys and rows for the call. Of a key that occurs twice the last row counts. NaN and
-// infinities are taken as they are.
+// Borrows keys and rows for the call. If a key occurs twice, its last row counts. NaN and
+// infinities are stored as they are.
 struct TableUpdate {
   std::string table;  // "<model>/<table>"
   std::span<const Key> keys;

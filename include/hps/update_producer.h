@@ -46,7 +46,7 @@ struct UpdateDelivery {
 struct UpdateProducerOptions {
   std::string brokers;                         // "host:port,host:port"
   std::map<std::string, std::string> kafka{};  // more settings, as in [update.kafka]
-  // Name, dim and dtype; the default row does not matter.
+  // The table's name, dim and dtype. The default row is not used.
   TableSpec table;
   size_t message_bytes = size_t{256} << 10;    // of rows, before compression; at least 32 KiB
   size_t memory_bytes_max = size_t{64} << 20;  // of messages that are not delivered yet
@@ -54,8 +54,8 @@ struct UpdateProducerOptions {
   std::chrono::milliseconds delivery_timeout{std::chrono::seconds(30)};
   // The longest wait of Create for the brokers.
   std::chrono::milliseconds connect_timeout{std::chrono::seconds(10)};
-  // Called for every message, on a thread of the producer: it must be quick and not call the
-  // producer. Empty: Flush reports.
+  // Called for every message, on a thread of the producer. It must be quick and must not call the
+  // producer. If it is empty, Flush reports failed messages.
   std::function<void(const UpdateDelivery&)> on_delivery{};
 };
 
@@ -77,7 +77,7 @@ class UpdateProducer {
   static absl::StatusOr<std::unique_ptr<UpdateProducer>> Create(
       const UpdateProducerOptions& options);
 
-  // What has not been flushed is lost.
+  // Rows that have not been flushed may be lost.
   virtual ~UpdateProducer() = default;
 
   // Publishes rows of the keys, in the table's dtype, packed. Of a key that occurs twice the last

@@ -28,7 +28,7 @@ struct StreamPartitionStatistics {
   uint32_t partition = 0;
   uint64_t position = 0;  // offset of the next record to apply
   uint64_t lag_records = 0;
-  double lag_seconds = 0;  // age of the first record that is not applied; 0 without lag
+  double lag_seconds = 0;  // age of the newest applied record; 0 without lag or if unknown
 };
 
 struct StreamStatistics {

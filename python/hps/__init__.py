@@ -4,7 +4,7 @@
     session = store.session("dlrm")
     rows = session.lookup("t0", np.array([1, 2], np.int64))
 
-docs/python.md has a tutorial and the reference.
+docs/python.md has a tutorial, docs/python_reference.md every public name.
 """
 
 import importlib.metadata

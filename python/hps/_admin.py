@@ -31,31 +31,41 @@ def import_table(store: str | os.PathLike, table: str, keys: Any = None, rows: A
                  threads: int | None = None, progress: Progress = None,
                  import_id: str | None = None, stream_from: str | None = None,
                  partitions: int | None = None) -> dict:
-    """Imports a table into the store at `store`, which is made if there is none.
+    """Imports a table into the store at the path `store`, which is created if it does not exist.
 
-    import_table(path, "m/t", keys, rows): arrays; rows [n, dim] float32, float16 or (uint16 for
-        NumPy) bfloat16; keys in any order, none twice.
-    import_table(path, "m/t", rows): rows alone, an array or a `torch.nn.Embedding`: row i gets the
+    import_table(path, "m/t", keys, rows): arrays. rows [n, dim] are float32, float16 or bfloat16
+        (as uint16 in NumPy); keys [n] are in any order, none twice.
+    import_table(path, "m/t", rows): rows alone, an array or a `torch.nn.Embedding`. Row i gets the
         key i.
-    import_table(path, "m/t", from_path=PATH): files. import_table(path, "m", from_path=PATH): a
-        folder with a sub-folder for each table of the model, which switch together.
-
+    import_table(path, "m/t", from_path=PATH): the files of one table (docs/table_formats.md).
+    import_table(path, "m", from_path=PATH): a folder with a sub-folder for each table of the model.
+        All of its tables switch together.
     import_table(path, "m", from_path="redis://HOST:PORT"): tables in a Redis of HugeCTR.
 
-    Of files only: format ("auto", "hugectr", "npy", "safetensors", "hugectr-bin",
-    "hugectr-rocksdb", "hugectr-redis"), dim (where files do not tell), tensor (of a safetensors
-    file) and partitions (HugeCTR's num_partitions of a Redis; 8).
-    Of all: dtype (where files do not tell; another dtype converts float32), default (a number: what
-    every element of an absent key's row is) or default_file, threads, progress (a function of
-    (step, done, total), or True for a bar of tqdm), stream_from (where the table begins to read its
-    update stream: "import", the default, is the time when the import begins; "earliest", "latest",
-    or a time as in "2026-11-24T18:00:00Z"), import_id (names this version of the rows on all nodes
-    that share a level 2 on Redis, docs/redis.md; give the same id and the same stream_from,
-    "earliest" or a time, on all of them).
+    Options for files only:
+    format: "auto" (the default), "hugectr", "npy", "safetensors", "hugectr-bin", "hugectr-rocksdb"
+        or "hugectr-redis".
+    dim: elements of a row, required if the files do not tell, otherwise compared.
+    tensor: the tensor of a safetensors file.
+    partitions: HugeCTR's num_partitions, for a Redis; None: 8.
 
-    All or nothing: a failed import leaves the table as it was. If another process has the store
-    open, the import is staged, and that process takes it at its next load ("staged").
+    Options for all sources:
+    dtype: element type of the stored rows; None: that of the source. Only float32 is converted.
+    default: the value of every element of an absent key's row; None: 0.
+    default_file: a .npy file with this row, [dim], instead of `default`.
+    threads: None: the number of cores.
+    progress: a function of (step, done, total), or True for a bar of tqdm.
+    stream_from: where reading of the table's update stream begins: "import" (None: the time when
+        the import begins), "earliest", "latest", or a time as in "2026-11-24T18:00:00Z".
+    import_id: a name for this version of the rows, for nodes that share a level 2 on Redis
+        (docs/redis.md). Give the same id and the same stream_from ("earliest" or a time) on all of
+        them.
+
+    A failed import leaves the table as it was. If another process has the store open, the import is
+    staged ("staged" is True), and that process commits it at its next load.
     Returns {"tables", "seconds", "staged", "warnings"}.
+    Raises: InvalidArgumentError (an argument, or the files), NotFoundError (no such files),
+    ResourceExhaustedError (no disk or memory), UnavailableError.
     """
     return _import_into((_as_path(store, "store"), None), table, keys, rows, {
         "from_path": from_path, "format": format, "dim": dim, "dtype": dtype, "default": default,
@@ -93,22 +103,31 @@ def _count(rows: Any) -> int:
 
 
 def drop(store: str | os.PathLike, table: str) -> None:
-    """Removes a table ("model/table") or a model ("model") of a store that no process has open for
-    writing. Raises NotFoundError, and FailedPreconditionError for a table that the model's dense
-    network reads."""
+    """Removes a table ("model/table"), or a model with all of its tables ("model"), from a store
+    that no process has open for writing.
+
+    Raises: NotFoundError, UnavailableError (a process has the store open), FailedPreconditionError
+    (the model's dense network reads the table).
+    """
     _hps.drop(_as_path(store, "store"), None, table)
 
 
 def inspect(store: str | os.PathLike) -> dict:
-    """What a store holds: {"format_version", "tables", "staged"}; also while it is served."""
+    """What a store holds: {"format_version", "tables", "staged"}, as in the JSON of `hps inspect`
+    (docs/command_line.md).
+
+    Also works while a server has the store. Raises NotFoundError (no store there).
+    """
     return _hps.inspect(_as_path(store, "store"), None)
 
 
 def verify(store: str | os.PathLike, *, repair: bool = False, progress: Progress = None) -> dict:
     """Reads every row and checksum of a store that no process has open for writing.
 
-    Damage is part of the report: {"rows", "rows_lost", "damage_count", "damage", ...}. `repair`
-    records which rows are lost, so that lookups answer DEFAULT_DEGRADED for them, never ABSENT.
+    Damage is no exception but part of the report: {"rows", "rows_lost", "damage_count", "damage",
+    ...}. `repair` records which rows in RocksDB are lost, so that lookups answer DEFAULT_DEGRADED
+    for them, never ABSENT; rows in page files need no such record (docs/page_files.md).
+    Raises: NotFoundError (no store there), UnavailableError (a process has it open).
     """
     return _hps.verify(_as_path(store, "store"), None, repair, _progress(progress, "verify"))
 
@@ -117,8 +136,12 @@ def generate(out: str | os.PathLike, *, tables: int = 1, rows: int, dim: int = 1
              alpha: float = 1.2, seed: int = 1, requests: int = 1000,
              format: str = "hugectr",  # noqa: A002, the name of the command's option
              progress: Progress = None) -> None:
-    """Writes synthetic tables, `rows` in all, into the new directory `out`, one folder each (t0,
-    t1, ...), and requests.npy, [requests, tables] keys of a power-law stream."""
+    """Writes synthetic tables into the new directory `out`, one folder for each (t0, t1, ...), and
+    requests.npy, [requests, tables] int64 keys that follow a power law.
+
+    rows: of all tables together. alpha: exponent of the power law. The same arguments give the same
+    files. format: "hugectr" or "npy".
+    """
     _hps.generate(_as_path(out, "out"), {
         "tables": tables, "rows": rows, "dim": dim, "alpha": alpha, "seed": seed,
         "requests": requests, "format": format, "progress": _progress(progress, "generate")})

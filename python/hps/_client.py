@@ -38,19 +38,20 @@ class Client:
         session = client.session("dlrm")    # has the `lookup` of Store.session
 
     token: the server's bearer token.
-    timeout: longest time of one call in seconds: connecting, attempts and the pauses between them
-        together. Only the system's look-up of the host's name is not bounded by it. A server that
-        is over its capacity (429) is asked again, after a pause that grows, until the timeout.
-    ca_file: with https:// the server's certificate and name are verified. This is a PEM file of
-        authorities; None: those of the system.
+    timeout: longest time of one call in seconds, including connecting, all attempts and the pauses
+        between them. Only the system's lookup of the host's name is not bounded by it. If the
+        server is over its capacity (429), the client tries again until the timeout, after pauses
+        that grow.
+    ca_file: PEM file of certificate authorities for https://; None: those of the system. The
+        server's certificate and name are always verified.
     Needs `hps[client]`.
 
-    Any thread may use a client, and so may a process that was forked. The client keeps as many
-    connections open as it has had calls at one time.
+    Any thread may use a client, and so may a forked process. The client keeps as many connections
+    open as it had concurrent calls at most.
 
-    A call raises the exception for the code that the server answers, and also UnavailableError (no
-    connection, it broke, or the answer is not HTTP), DeadlineExceededError (no answer within the
-    timeout) and InternalError (the answer does not follow the protocol).
+    A call raises the exception for the code that the server answers. It also raises
+    UnavailableError (no connection, it broke, or the answer is not HTTP), DeadlineExceededError (no
+    answer within the timeout) and InternalError (the answer does not follow the protocol).
     """
 
     def __init__(self, url: str, *, token: str | None = None, timeout: float = 10.0,
@@ -107,14 +108,17 @@ class Client:
 
     def lookup(self, model: str, table: str | Mapping[str, Any], keys: Any = None, *,
                status: bool = False, timeout: float | None = None, out: Any = None) -> Any:
-        """As `Session.lookup`, of one of the server's models, which takes the same arrays.
+        """Looks up rows of one of the server's models; takes the same arrays as `Session.lookup`.
 
-        timeout: that of this call, in place of the client's. The server is told a little less than
-            what is left of it, and answers what it has by then: default rows with DEFAULT_DEGRADED
-            for the rest.
-        out: the rows are copied there when all have arrived.
+        timeout: of this call, in seconds; None: the client's. The server gets a slightly earlier
+            deadline. Keys whose rows it does not have by then get default rows and
+            DEFAULT_DEGRADED.
+        out: the rows are copied into these arrays when all of them have arrived.
 
-        There is no `hit_rate_threshold`, because the protocol has none; the server has a setting.
+        There is no `hit_rate_threshold`: the protocol does not carry it, and the server's setting
+        applies.
+        Raises: NotFoundError (no such model or table), InvalidArgumentError, and the exceptions of
+        every call (see the class).
         """
         text(model, "model")
         if isinstance(table, str):
@@ -132,8 +136,12 @@ class Client:
             scores = client.predict("dlrm", {"user": user_keys, "dense": numbers})["score"]
 
         inputs: by name, the keys of each table that the network reads, [batch] or [batch, k]
-            (ragged: NAME and NAME.offsets), and the network's other inputs, in its types.
-        outputs: those that are wanted; None: all of the network.
+            (ragged: NAME [n] and NAME.offsets [batch + 1]), and the network's other inputs, in its
+            types.
+        outputs: names of the outputs to return; None: all outputs of the network.
+        timeout: of this call, in seconds; None: the client's.
+        Raises: NotFoundError (no such model, input or output), InvalidArgumentError, and the
+        exceptions of every call (see the class).
         """
         kind = kind_of(next(iter(inputs.values()), None))
         tensors = []
@@ -156,7 +164,8 @@ class Client:
         return np_to_triton_dtype(array.dtype)
 
     def is_ready(self, model: str | None = None) -> bool:
-        """Whether the server, or one of its models, answers lookups."""
+        """Whether the server, or one of its models, is ready. False also if the server does not
+        answer."""
         path = "/v2/health/ready"
         if model is not None:
             path = f"/v2/models/{_quoted(text(model, 'model'))}/ready"

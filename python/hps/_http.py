@@ -69,7 +69,7 @@ class Connections:
                 end: float) -> Answer:
         """The server's answer, whatever its status is.
 
-        end: time by `time.monotonic` at which the request fails. The system's look-up of the host's
+        end: time by `time.monotonic` at which the request fails. The system's lookup of the host's
             name is not bounded by it.
         Raises: DeadlineExceededError, UnavailableError (no server there, the connection broke, or
         what came is not HTTP).

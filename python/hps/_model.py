@@ -20,9 +20,9 @@ _DTYPES = {"FP32": np.float32, "UINT8": np.uint8}  # of outputs
 class Model:
     """Predictions of one model of a store. Made by `Store.model`; any thread may call it.
 
-    It follows the model: each call answers from the version that is loaded then, and the first call
-    after a switch compiles the new network. As many calls as [server] lookups of the configuration
-    says (one for each core, when it says nothing) run at a time; others wait.
+    It follows the model: each call answers from the version that is loaded then. The first call
+    after a switch compiles the new network, and other calls wait for it. At most [server] lookups
+    calls (default: one per core) run at a time; further calls wait.
     """
 
     def __init__(self, store: Any, name: str):
@@ -33,12 +33,13 @@ class Model:
                 timeout: float | None = None) -> dict[str, Any]:
         """Outputs of the model by name, as NumPy arrays (torch tensors for torch tensors).
 
-        Takes and gives what `Client.predict` does, by the same code as the server:
+        The arguments and results are those of `Client.predict`:
         inputs: by name, the keys of each table that the network reads, [batch] or [batch, k]
-            (ragged: NAME and NAME.offsets), and the network's other inputs, in its types.
-        outputs: those that are wanted; None: all of the network.
-        timeout: longest wait in seconds, for rows and for other calls; the network's own time comes
-            on top. None: the setting [lookup] timeout.
+            (ragged: NAME [n] and NAME.offsets [batch + 1]), and the network's other inputs, in its
+            types.
+        outputs: names of the outputs to return; None: all outputs of the network.
+        timeout: longest wait in seconds, for rows and for other calls. The network's own time is
+            not included. None: the setting [lookup] timeout.
         Raises: InvalidArgumentError, NotFoundError (an input or output, which the message names),
         OutOfRangeError (too many keys, or too large an answer), DeadlineExceededError,
         UnavailableError (the model is not loaded), FailedPreconditionError (closed).

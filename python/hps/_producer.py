@@ -15,11 +15,16 @@ _PIECE_S = 0.2
 
 
 class Producer:
-    """Publishes changed rows of one table to its Kafka topic, from which every node that serves
-    the table reads them. A context manager, which flushes at the end. Any thread may use it.
+    """Publishes changed rows of one table to its Kafka topic, from which every node that serves the
+    table reads them. A context manager, which flushes at the end. Any thread may use it.
 
-    brokers: "host:port,host:port". kafka: more settings of librdkafka. docs/updates.md says what
-    is guaranteed. The topic must exist.
+    brokers: "host:port,host:port".
+    table: "model/table". Its topic, hps_et.MODEL.TABLE, must exist.
+    dim, dtype: those of the table; dtype is "float32", "float16" or "bfloat16".
+    kafka: more settings of librdkafka, by name.
+    docs/updates.md says what is guaranteed. Calls raise NotFoundError (no such topic),
+    UnavailableError (no broker answers), PermissionDeniedError, or FailedPreconditionError (the
+    topic got another number of partitions: make a new producer).
     """
 
     def __init__(self, brokers: str, table: str, dim: int, *, dtype: str = "float32",
@@ -41,15 +46,18 @@ class Producer:
             self.close()
 
     def upsert(self, keys: Any, rows: Any, *, timeout: float = 30.0) -> None:
-        """Publishes rows [n, dim] of the keys. Waits, at most `timeout` seconds, while too many
-        rows are not delivered yet. Ctrl-C does not end this wait."""
+        """Publishes rows [n, dim], in the table's type, of the keys [n].
+
+        timeout: longest wait in seconds, if too many rows are not delivered yet; then
+            DeadlineExceededError. Ctrl-C does not end this wait.
+        """
         if rows is None:
             raise InvalidArgumentError("rows: expected an array; `delete` publishes deletes")
         self._producer.publish(_key_memory(keys), _row_memory(rows),
                                seconds(timeout, "timeout"))
 
     def delete(self, keys: Any, *, timeout: float = 30.0) -> None:
-        """Publishes that the keys are deleted."""
+        """Publishes that the keys [n] are deleted; otherwise as `upsert`."""
         self._producer.publish(_key_memory(keys), None, seconds(timeout, "timeout"))
 
     def flush(self, timeout: float = 30.0) -> None:
@@ -65,7 +73,7 @@ class Producer:
                     raise
 
     def statistics(self) -> dict:
-        """Counts of rows and messages: taken, delivered, failed."""
+        """Numbers of rows and messages: accepted, delivered, failed."""
         return self._producer.statistics()
 
     @property

@@ -105,21 +105,23 @@ class Session:
                out: Any = None) -> Any:
         """The rows of keys, as float32.
 
-        `lookup(table, keys)` returns an array of the shape of `keys` with one axis more, [.., dim];
+        `lookup(table, keys)` returns an array of the shape [*keys.shape, dim].
         `lookup({table: keys, ...})` returns a dictionary of such arrays from one lookup, which sees
-        one version of the model. NumPy arrays give NumPy arrays, torch tensors give torch tensors:
-        those on a GPU, which has to be the session's, rows on that GPU, ready in the order of
-        torch's current stream;
-        lists, and arrays of others that have DLPack, give NumPy arrays. Keys are int64, or uint64
-        (bit for bit), int32 or uint32 (widened).
+        one version of the model.
 
-        status: also return how each key was answered (`Status`, as uint8), in the same form.
-        timeout: longest wait in seconds; keys whose rows have not arrived by then get default rows
+        Keys are int64, uint64 (bit for bit), int32 or uint32 (widened). NumPy arrays give NumPy
+        arrays; so do lists, and arrays of other packages that have DLPack. torch tensors give torch
+        tensors. If the keys are tensors on the session's GPU, the rows are there too, and are ready
+        in the order of torch's current stream.
+
+        status: True: return (rows, statuses). A status tells how a key was answered (`Status`, as
+            uint8); statuses have the shape of the keys.
+        timeout: longest wait in seconds. Keys whose rows have not arrived by then get default rows
             and DEFAULT_DEGRADED. None: the setting [lookup] timeout.
-        hit_rate_threshold: see docs/configuration.md. None: the setting.
-        out: arrays that take the rows, instead of new ones: one, or a dictionary. They share no
-            memory with each other: arrays that overlap are refused. A torch tensor does not
-            require a gradient; autograd sees the change.
+        hit_rate_threshold: 0 to 1, see docs/configuration.md. None: the setting [lookup]
+            hit_rate_threshold.
+        out: arrays into which the rows are written, instead of new ones: one, or a dictionary.
+            Float32, contiguous, without overlaps. A torch tensor must not require a gradient.
 
         The arrays of one call may share their memory; copy one to keep it without the others.
         Raises: InvalidArgumentError, TypeError (an argument, which the message names),

@@ -43,7 +43,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Closes the store, its sessions and models, whose later calls raise
+        """Closes the store, its sessions and its models. Their later calls raise
         FailedPreconditionError."""
         for session in list(self._sessions):
             session.close()
@@ -55,10 +55,10 @@ class Store:
                 keys_max: int = 1 << 20) -> Session:
         """Lookups of `model`.
 
-        device: "cuda:0" asks level 1 of that GPU first, for arrays in host memory and for torch
-            tensors on that GPU. None: the host's levels only.
+        device: "cuda:0": level 1 of this GPU is asked first, for arrays in host memory and for
+            torch tensors on this GPU. None: levels 2 and 3 only.
         keys_max: sets the size of the session's buffers. A lookup of more keys is answered in
-            pieces of so many, from one version of the model.
+            pieces of this size, from one version of the model.
         Raises: NotFoundError (with the nearest name), UnavailableError (the model is not loaded, or
         there is no such device), UnimplementedError (a device in a build without GPU support).
         """
@@ -71,7 +71,8 @@ class Store:
 
             scores = store.model("dlrm").predict({"user": user_keys, "dense": numbers})["score"]
 
-        Compiles the model's dense network. Keep it: each call makes one of its own.
+        Compiles the model's dense network, which can take seconds. Keep the model: each call of
+        this method compiles the network again.
         Raises: NotFoundError (with the nearest name), UnavailableError (the model is not loaded),
         UnimplementedError (it has a dense network, and there is no OpenVINO: `hps[openvino]`).
         """
@@ -127,32 +128,38 @@ class Store:
         return np.frombuffer(keys, np.int64), np.frombuffer(rows, element).reshape(-1, dim)
 
     def drop(self, table: str) -> None:
-        """Removes a table. Raises NotFoundError."""
+        """Removes a table or a model, as `hps.drop`."""
         self._store.drop(table)
 
     def apply(self, table: str, keys: Any, rows: Any, *, timeout: float = 10.0) -> None:
-        """Changes rows now, as one atomic write: on the disk, and seen by all later lookups, when
-        it returns. `rows` is [n, dim] in the table's type. Of a key that occurs twice the last row
-        counts. At most 16 MiB. Ctrl-C does not end it; `timeout` does.
-        Raises: InvalidArgumentError, NotFoundError, FailedPreconditionError (opened read-only),
-        UnavailableError (no change could begin within `timeout` seconds)."""
+        """Changes rows now, as one atomic write. When it returns, the rows are on the disk, and all
+        later lookups see them.
+
+        rows: [n, dim] in the table's type, at most 16 MiB. If a key occurs twice, its last row
+            counts.
+        timeout: longest wait in seconds until the change can begin. Ctrl-C does not end it.
+        Raises: InvalidArgumentError, NotFoundError, FailedPreconditionError (the store is open
+        read-only, or the table has an import id or takes its changes from an update stream),
+        UnavailableError (the change could not begin within the timeout), ResourceExhaustedError
+        (the disk is full).
+        """
         if rows is None:
             raise InvalidArgumentError("rows: expected an array; `delete` removes keys")
         self._store.apply(text(table, "table"), _key_memory(keys), _row_memory(rows),
                           seconds(timeout, "timeout"))
 
     def delete(self, table: str, keys: Any, *, timeout: float = 10.0) -> None:
-        """Removes rows, as `apply` changes them."""
+        """Removes the rows of keys [n], at most 16 MiB of keys; otherwise as `apply`."""
         self._store.apply(text(table, "table"), _key_memory(keys), None,
                           seconds(timeout, "timeout"))
 
     def load(self) -> None:
-        """Takes imports that other processes have staged, and switches the models to them."""
+        """Commits imports that other processes have staged, and switches the models to them."""
         self._store.load()
 
     def drain(self, timeout: float = 10.0) -> None:
-        """Waits until rows that earlier lookups brought up are in the levels above the disk. Raises
-        DeadlineExceededError."""
+        """Waits until the rows that earlier lookups fetched have been copied into levels 1 and 2.
+        Raises DeadlineExceededError after `timeout` seconds."""
         end = time.monotonic() + seconds(timeout, "timeout")
         while True:
             left = max(end - time.monotonic(), 0.0)
@@ -170,10 +177,12 @@ class Store:
 
 def open(path: str | os.PathLike | None = None, *,  # noqa: A001, the name of the API
          config: str | os.PathLike | None = None, mode: str = "rw") -> Store:
-    """Opens the store at `path`, or the one of a configuration file (docs/configuration.md).
+    """Opens the store at `path`.
 
-    mode: "rw", "create" (as "rw"; makes the store if there is none) or "r" (beside a process that
-        writes).
+    config: a configuration file in TOML (docs/configuration.md); without `path`, it names the store
+        too.
+    mode: "rw" opens the store for writing, "create" also makes it if there is none, "r" opens it
+        read-only, which also works while another process has it open for writing.
     Raises: NotFoundError (no store there), UnavailableError (another process has it open for
     writing), DataLossError (it is damaged).
     """

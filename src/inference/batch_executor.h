@@ -6,7 +6,7 @@
 // read there (device_lookup.h). If that fails, the batch takes its rows through the host, and so
 // does every batch of the next second.
 //
-// One for each thread of lookups; for whoever has it. Allocates when it is made, and for requests
+// One for each lookup slot, for one thread at a time. Allocates when it is made, and for requests
 // that are larger than those before.
 #pragma once
 
@@ -37,7 +37,7 @@ class BatchExecutor {
   struct LookupLimits {
     Deadline deadline = kNoDeadline;
     LookupCancel* cancel = nullptr;
-    // Becomes true when nobody wants the answer of a single plan any more: the rest of a large one
+    // Becomes true when the client of a single plan has gone or cancelled: the rest of a large one
     // is not looked up. Null: does not happen.
     const std::atomic<bool>* unwanted = nullptr;
   };

@@ -1,11 +1,11 @@
 // A model as of one switch, as requests are answered from it: its tables by name, its network, and
 // sessions for each lookup slot.
 //
-// Requests hold a ModelVersionRef from their plan until their answer is there; whoever serves the
-// model holds one while the version is the newest. With the last use the version ends, and with it
-// what only it kept in memory.
+// Requests hold a ModelVersionRef from their plan until their answer is there; the object that
+// serves the model holds one while the version is the newest. With the last use the version ends,
+// and with it what only it kept in memory.
 //
-// Thread-safe; a slot's session is for whoever has that slot.
+// Thread-safe; a slot's session is for the thread that has the slot.
 #pragma once
 
 #include <atomic>

@@ -40,7 +40,7 @@ class SharedRedisTable final : public RedisFetchTable, public SharedTable {
     Duration write_timeout{};
   };
 
-  // Nobody changes the table in level 3 from `start` until this one gets the changes.
+  // The table does not change in level 3 from `start` until this one gets the changes.
   // REQUIRES: it has an import id.
   SharedRedisTable(std::shared_ptr<RedisClient> client, const Options& options,
                    const SharedTableStart& start);

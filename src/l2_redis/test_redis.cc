@@ -1,13 +1,6 @@
 #include "l2_redis/test_redis.h"
 
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <array>
 #include <chrono>
-#include <iostream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -15,56 +8,31 @@
 #include "l2_redis/command_writer.h"
 #include "l2_redis/exchange.h"
 
-extern char** environ;
-
 namespace hps {
 namespace {
 
-// Fails the program, and says why.
 void Require(bool holds, const std::string& what) {
-  if (!holds) std::cerr << "Redis servers of the test: " << what << std::endl;
-  HPS_CHECK(holds);
+  TestServerProgram::Require(holds, "Redis servers", what);
 }
 
-}  // namespace
-
-TestRedis::TestRedis(const Options& options) : options_(options) {
-  std::array<int, 2> to{}, from{};
-  HPS_CHECK(pipe2(to.data(), O_CLOEXEC) == 0 && pipe2(from.data(), O_CLOEXEC) == 0);
-  posix_spawn_file_actions_t actions;
-  HPS_CHECK(posix_spawn_file_actions_init(&actions) == 0);
-  HPS_CHECK(posix_spawn_file_actions_adddup2(&actions, to[0], STDIN_FILENO) == 0);
-  HPS_CHECK(posix_spawn_file_actions_adddup2(&actions, from[1], STDOUT_FILENO) == 0);
+std::vector<std::string> CommandLine(const TestRedis::Options& options) {
   std::vector<std::string> words = {HPS_SOURCE_DIRECTORY "/tools/redis/servers.py",
                                     absl::StrCat("--count=", options.count),
                                     absl::StrCat("--replicas=", options.replicas)};
   if (options.cluster) words.push_back("--cluster");
   if (options.tls) words.push_back("--tls");
   for (const std::string& setting : options.settings) words.push_back("--setting=" + setting);
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  const int error =
-      posix_spawn(&pid_, words[0].c_str(), &actions, nullptr, arguments.data(), environ);
-  Require(error == 0, absl::StrCat(words[0], " can't be started"));
-  posix_spawn_file_actions_destroy(&actions);
-  close(to[0]);
-  close(from[1]);
-  to_ = fdopen(to[1], "w");
-  from_ = fdopen(from[0], "r");
-  const std::string line = ReadLine();
-  Require(line.starts_with("ready "), line);
-  const std::vector<std::string> parts = absl::StrSplit(line, ' ');
-  Require(parts.size() == 3, line);
-  addresses_ = absl::StrSplit(parts[1], ',');
-  directory_ = parts[2];
+  return words;
 }
 
-TestRedis::~TestRedis() {
-  std::fclose(to_);  // it ends with its input
-  std::fclose(from_);
-  int status = 0;
-  waitpid(pid_, &status, 0);
+}  // namespace
+
+TestRedis::TestRedis(const Options& options)
+    : options_(options), program_("Redis servers", CommandLine(options)) {
+  const std::vector<std::string> parts = absl::StrSplit(program_.ready(), ' ');
+  Require(parts.size() == 2, program_.ready());
+  addresses_ = absl::StrSplit(parts[0], ',');
+  directory_ = parts[1];
 }
 
 RedisConfig TestRedis::Config() const {
@@ -77,20 +45,9 @@ RedisConfig TestRedis::Config() const {
   return config;
 }
 
-std::string TestRedis::ReadLine() {
-  std::array<char, 4096> line{};
-  if (std::fgets(line.data(), line.size(), from_) == nullptr) return "ended";
-  std::string text(line.data());
-  if (text.ends_with('\n')) text.pop_back();
-  return text;
-}
-
 void TestRedis::Command(const char* command, size_t server) {
   HPS_CHECK(server < options_.count);
-  std::fprintf(to_, "%s %zu\n", command, server);
-  std::fflush(to_);
-  const std::string line = ReadLine();
-  Require(line == "done", absl::StrCat(command, " ", server, ": ", line));
+  program_.Command(command, server);
 }
 
 Reply TestRedis::Ask(size_t server, std::initializer_list<std::string_view> parts) {

@@ -8,12 +8,12 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdio>
 #include <string>
 #include <vector>
 
 #include "hps/config.h"
 #include "l2_redis/redis_node.h"
+#include "testing/test_server_program.h"
 
 namespace hps {
 
@@ -28,9 +28,6 @@ class TestRedis {
   };
 
   explicit TestRedis(const Options& options);
-  TestRedis(const TestRedis&) = delete;
-  TestRedis& operator=(const TestRedis&) = delete;
-  ~TestRedis();
 
   // For tables on these servers: with a time-out that a busy machine keeps.
   RedisConfig Config() const;
@@ -52,13 +49,10 @@ class TestRedis {
 
  private:
   void Command(const char* command, size_t server);
-  std::string ReadLine();
   uint64_t ReadsOf(size_t server);
 
   const Options options_;
-  int pid_ = -1;
-  std::FILE* to_ = nullptr;
-  std::FILE* from_ = nullptr;
+  TestServerProgram program_;
   std::vector<std::string> addresses_;
   std::string directory_;
   std::vector<uint64_t> reads_;  // by server, as of the last call of TakeReads

@@ -100,8 +100,8 @@ void AddL2(L2Config& l2, SettingList& list) {
            "Share of every table that is loaded at start and after an import.");
   list.Add("bytes_max", l2.bytes_max, kBudget,
            "Memory of level 2, metadata included; divided among the tables. `\"auto\"` = what they "
-           "need, at most a third of the memory that is available at the start. This and the "
-           "following are for the part in memory.");
+           "need, at most a third of the memory that is available at the start. This setting and "
+           "those below it are for the part in memory.");
   list.Add("eviction", l2.eviction,
            EnumCodec<EvictionPolicy>{{{EvictionPolicy::kOldest, "oldest"},
                                       {EvictionPolicy::kLeastUsed, "least_used"},
@@ -116,8 +116,8 @@ void AddL2(L2Config& l2, SettingList& list) {
            "Ask the operating system for huge pages; used if available.");
   list.Add(
       "pinned_bytes_max", l2.pinned_bytes_max, kSize,
-      "Of this memory, what is pinned so that GPUs read rows there by themselves; see above. 0 = "
-      "none. Without effect with `\"memory+redis\"`.");
+      "Largest part of this memory that is pinned, so that GPUs can read rows in it directly (see "
+      "above). 0 = no memory is pinned. Ignored with `\"memory+redis\"`.");
 }
 
 void AddRedis(RedisConfig& redis, SettingList& list) {
@@ -145,7 +145,7 @@ void AddRedis(RedisConfig& redis, SettingList& list) {
            "The names of all keys begin with it and a colon. The servers' ACL can be limited to "
            "it.");
   list.Add("connections_per_node", redis.connections_per_node, IntegerCodec<uint32_t>{1, 1024},
-           "Connections to each node at most; further calls wait for one.");
+           "Most connections to each node; further calls wait for one.");
   list.Add("replica_reads", redis.replica_reads, BooleanCodec{},
            "Read rows from the replicas of a cluster. A row may then go back to its value before "
            "a change for as long as replicas lag behind their masters.");
@@ -227,15 +227,15 @@ void AddServer(ServerConfig& server, SettingList& list) {
   list.Add(
       "dense_device", server.dense_device,
       EnumCodec<DenseDevice>{{{DenseDevice::kAuto, "auto"}, {DenseDevice::kCpu, "cpu"}}},
-      "Where dense networks run: `auto` = on the GPUs of level 1, those that they can't run on "
-      "the CPU (docs/ctr_models.md).");
+      "Where dense networks run: `auto` = on the GPUs of level 1, or on the CPU if these can't run "
+      "a network (docs/ctr_models.md).");
   list.Add("dense_math", server.dense_math,
            EnumCodec<DenseMath>{{{DenseMath::kFloat32, "float32"},
                                  {DenseMath::kTf32, "tf32"},
                                  {DenseMath::kFloat16, "float16"},
                                  {DenseMath::kBfloat16, "bfloat16"}}},
-           "What matrix products of dense networks on a GPU multiply, and with the last two also "
-           "the values between layers (docs/ctr_models.md). Sums are float32.");
+           "Number type of the matrix products of dense networks on a GPU; with the last two, also "
+           "of the values between layers (docs/ctr_models.md). Sums are float32.");
   list.Add("drain_timeout", server.drain_timeout, DurationCodec{Duration(0), hours(1)},
            "How long running requests may continue after SIGTERM.");
 }
@@ -319,8 +319,8 @@ void AddUpdate(UpdateConfig& update, SettingList& list) {
            "Size of the file that keeps messages which cannot be applied. Beyond it they are only "
            "counted.");
   list.Add("ready_timeout", update.ready_timeout, DurationCodec{Duration(0), hours(1)},
-           "How long a server that starts says \"not ready\" while it applies again what a power "
-           "cut took from its store.");
+           "Longest time that a starting server is not ready because it applies changes again that "
+           "its store lost in a power cut.");
   list.Add("refresh_interval", update.refresh_interval, DurationCodec{milliseconds(1), hours(1)},
            "Time between two refreshes of level 1 with the rows that have changed.");
 }

@@ -92,7 +92,7 @@ class CacheLookup {
   // the device at most until the deadline.
   void Send(std::span<const DeviceRowPiece> pieces, Deadline deadline);
 
-  // The first error of Send, so that nobody waits for rows that can't be sent.
+  // The first error of Send, so that no lookup waits for rows that can't be sent.
   const absl::Status& sent() const { return sent_; }
 
   // Sends what QueryLookup::Answer has collected since the last time. Waits for the device at most

@@ -20,7 +20,7 @@ std::vector<std::string> ListenWarnings(const ServerConfig& config, bool has_tok
 // Errors: INVALID_ARGUMENT: load and unload by API for everyone.
 absl::Status CheckControl(const ServerConfig& config, bool has_token);
 
-// Errors: INVALID_ARGUMENT: nobody can ask anything; metrics alone answer no lookup.
+// Errors: INVALID_ARGUMENT: no protocol for lookups is on; metrics alone answer none.
 absl::Status CheckAddresses(const Config& config);
 
 }  // namespace hps::server

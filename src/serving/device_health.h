@@ -1,7 +1,8 @@
 // Whether a device of level 1 answers: the circuit breaker of its lookups, and the log of it.
 //
-// Lookups note how the device answered; whoever fills the device's tables looks here first, because
-// each call on a device that hangs takes as long as its caller is ready to wait. Thread-safe.
+// Lookups note how the device answered. Code that fills the device's tables asks here first,
+// because each call on a device that hangs takes as long as its caller is ready to wait.
+// Thread-safe.
 #pragma once
 
 #include <atomic>

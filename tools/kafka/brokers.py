@@ -12,7 +12,6 @@ Python suites use the class Brokers. `tools/bootstrap.sh test` installs the brok
 
 import argparse
 import concurrent.futures
-import contextlib
 import os
 import pathlib
 import shutil
@@ -25,6 +24,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 from held_port import Port  # noqa: E402
+from obey import end_all, obey  # noqa: E402
 
 LIBRARIES = pathlib.Path(os.environ.get("HPS_KAFKA_JARS", ROOT / ".kafka" / "lib"))
 LOGGING = pathlib.Path(__file__).resolve().parent / "log4j.properties"
@@ -202,25 +202,10 @@ class Brokers:
                 for line in lines if line.startswith(topic + ":")}
 
     def close(self) -> None:
-        for process in self._processes:
-            if process is not None and process.poll() is None:
-                process.kill()
-                process.wait(WAIT_S)
+        end_all(self._processes, WAIT_S)
         for port in self.ports + self.advertised_ports:
             port.close()
         shutil.rmtree(self.directory, ignore_errors=True)
-
-
-def obey(brokers: Brokers, line: str) -> str:
-    command, _, index = line.strip().partition(" ")
-    actions = {"kill": brokers.kill, "stop": brokers.stop, "start": brokers.start}
-    if command not in actions or not index.isdigit():
-        return f"failed: unknown command '{line.strip()}'"
-    try:
-        actions[command](int(index))
-    except (RuntimeError, subprocess.SubprocessError, OSError) as error:
-        return "failed: " + " ".join(str(error).split())
-    return "done"
 
 
 def main() -> int:
@@ -230,16 +215,8 @@ def main() -> int:
     parser.add_argument("--setting", action="append", default=[], metavar="NAME=VALUE")
     arguments = parser.parse_args()
     settings = dict(setting.split("=", 1) for setting in arguments.setting)
-    try:
-        brokers = Brokers(arguments.count, settings)
-    except (RuntimeError, OSError) as error:
-        print("failed: " + " ".join(str(error).split()), flush=True)
-        return 1
-    with brokers, contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
-        print(f"ready {brokers.bootstrap}", flush=True)
-        for line in sys.stdin:
-            print(obey(brokers, line), flush=True)
-    return 0
+    return obey(lambda: Brokers(arguments.count, settings), ["kill", "stop", "start"],
+                lambda brokers: brokers.bootstrap)
 
 
 if __name__ == "__main__":

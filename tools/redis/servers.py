@@ -28,6 +28,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from held_port import Port  # noqa: E402
+from obey import end_all, obey  # noqa: E402
 
 WAIT_S = 60
 # Before a command: it is killed with the process that started it.
@@ -203,26 +204,10 @@ class Servers:
         self._processes[index].send_signal(signal.SIGCONT)
 
     def close(self) -> None:
-        for process in self._processes:
-            if process is not None and process.poll() is None:
-                process.kill()
-                process.wait(WAIT_S)
+        end_all(self._processes, WAIT_S)
         for port in self.ports:
             port.close()
         shutil.rmtree(self.directory, ignore_errors=True)
-
-
-def obey(servers: Servers, line: str) -> str:
-    command, _, index = line.strip().partition(" ")
-    actions = {"kill": servers.kill, "stop": servers.stop, "start": servers.start,
-               "pause": servers.pause, "resume": servers.resume}
-    if command not in actions or not index.isdigit():
-        return f"failed: unknown command '{line.strip()}'"
-    try:
-        actions[command](int(index))
-    except (RuntimeError, subprocess.SubprocessError, OSError) as error:
-        return "failed: " + " ".join(str(error).split())
-    return "done"
 
 
 def main() -> int:
@@ -235,17 +220,10 @@ def main() -> int:
     parser.add_argument("--setting", action="append", default=[], metavar="NAME=VALUE")
     arguments = parser.parse_args()
     settings = dict(setting.split("=", 1) for setting in arguments.setting)
-    try:
-        servers = Servers(arguments.count, arguments.cluster, arguments.replicas, settings,
-                          arguments.tls)
-    except (RuntimeError, OSError) as error:
-        print("failed: " + " ".join(str(error).split()), flush=True)
-        return 1
-    with servers, contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
-        print(f"ready {','.join(servers.addresses)} {servers.directory}", flush=True)
-        for line in sys.stdin:
-            print(obey(servers, line), flush=True)
-    return 0
+    return obey(lambda: Servers(arguments.count, arguments.cluster, arguments.replicas, settings,
+                                arguments.tls),
+                ["kill", "stop", "start", "pause", "resume"],
+                lambda servers: f"{','.join(servers.addresses)} {servers.directory}")
 
 
 if __name__ == "__main__":

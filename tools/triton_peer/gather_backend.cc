@@ -1,60 +1,19 @@
 // A backend for Triton that is as fast as a lookup can be: rows of one array, by number.
 //
-// hps is measured against it (triton_peer.py). The prototypes are those of Triton's C API, declared
-// here because the wheels that bring the server have no headers; the server supplies the symbols.
+// hps is measured against it (triton_peer.py).
 #include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <vector>
 
-extern "C" {
-struct TRITONSERVER_Error;
-struct TRITONBACKEND_Input;
-struct TRITONBACKEND_ModelInstance;
-struct TRITONBACKEND_Output;
-struct TRITONBACKEND_Request;
-struct TRITONBACKEND_Response;
-
-TRITONSERVER_Error* TRITONSERVER_ErrorNew(int code, const char* message);
-TRITONSERVER_Error* TRITONBACKEND_RequestInputByIndex(TRITONBACKEND_Request* request,
-                                                      uint32_t index, TRITONBACKEND_Input** input);
-TRITONSERVER_Error* TRITONBACKEND_InputProperties(TRITONBACKEND_Input* input, const char** name,
-                                                  int* datatype, const int64_t** shape,
-                                                  uint32_t* dimensions, uint64_t* byte_size,
-                                                  uint32_t* buffer_count);
-TRITONSERVER_Error* TRITONBACKEND_InputBuffer(TRITONBACKEND_Input* input, uint32_t index,
-                                              const void** buffer, uint64_t* byte_size,
-                                              int* memory_type, int64_t* memory_type_id);
-TRITONSERVER_Error* TRITONBACKEND_ResponseNew(TRITONBACKEND_Response** response,
-                                              TRITONBACKEND_Request* request);
-TRITONSERVER_Error* TRITONBACKEND_ResponseOutput(TRITONBACKEND_Response* response,
-                                                 TRITONBACKEND_Output** output, const char* name,
-                                                 int datatype, const int64_t* shape,
-                                                 uint32_t dimensions);
-TRITONSERVER_Error* TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output* output, void** buffer,
-                                               uint64_t byte_size, int* memory_type,
-                                               int64_t* memory_type_id);
-TRITONSERVER_Error* TRITONBACKEND_ResponseSend(TRITONBACKEND_Response* response, uint32_t flags,
-                                               TRITONSERVER_Error* error);
-TRITONSERVER_Error* TRITONBACKEND_RequestRelease(TRITONBACKEND_Request* request, uint32_t flags);
-TRITONSERVER_Error* TRITONBACKEND_ModelInstanceReportStatistics(
-    TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request* request, bool success,
-    uint64_t execute_begin_ns, uint64_t compute_begin_ns, uint64_t compute_end_ns,
-    uint64_t execute_end_ns);
-TRITONSERVER_Error* TRITONBACKEND_ModelInstanceReportBatchStatistics(
-    TRITONBACKEND_ModelInstance* instance, uint64_t batch_size, uint64_t execute_begin_ns,
-    uint64_t compute_begin_ns, uint64_t compute_end_ns, uint64_t execute_end_ns);
-}
+#include "triton/triton_api.h"
 
 namespace {
 
 constexpr uint64_t kRows = 100'000;
 constexpr uint64_t kDim = 32;
 constexpr uint64_t kRowBytes = kDim * sizeof(float);
-constexpr int kInvalidArgument = 3;
 constexpr int kFloat32 = 11;
-constexpr uint32_t kFinal = 1;
-constexpr uint32_t kReleaseAll = 1;
 
 const std::vector<float>& Rows() {
   static const std::vector<float> kTable(kRows * kDim, 1.5f);
@@ -103,7 +62,8 @@ TRITONSERVER_Error* Gather(TRITONBACKEND_Request* request, TRITONBACKEND_Respons
       return error;
     }
     if (part_bytes % sizeof(uint64_t) != 0) {
-      return TRITONSERVER_ErrorNew(kInvalidArgument, "a key is split over two buffers");
+      return TRITONSERVER_ErrorNew(hps::triton::kErrorInvalidArgument,
+                                   "a key is split over two buffers");
     }
     for (uint64_t at = 0; at < part_bytes; at += sizeof(uint64_t), to += kRowBytes) {
       uint64_t key = 0;
@@ -116,9 +76,9 @@ TRITONSERVER_Error* Gather(TRITONBACKEND_Request* request, TRITONBACKEND_Respons
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) TRITONSERVER_Error*
-TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance* instance,
-                                   TRITONBACKEND_Request** requests, uint32_t request_count) {
+TRITONSERVER_Error* TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance* instance,
+                                                       TRITONBACKEND_Request** requests,
+                                                       uint32_t request_count) {
   const uint64_t batch_begin = Now();
   for (uint32_t i = 0; i < request_count; ++i) {
     const uint64_t begin = Now();
@@ -127,10 +87,11 @@ TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance* instance,
     if (error == nullptr) error = Gather(requests[i], response);
     const bool ok = error == nullptr;
     const uint64_t end = Now();
-    if (response != nullptr) TRITONBACKEND_ResponseSend(response, kFinal, error);
+    if (response != nullptr)
+      TRITONBACKEND_ResponseSend(response, hps::triton::kResponseFinal, error);
     TRITONBACKEND_ModelInstanceReportStatistics(instance, requests[i], ok, begin, begin, end,
                                                 Now());
-    TRITONBACKEND_RequestRelease(requests[i], kReleaseAll);
+    TRITONBACKEND_RequestRelease(requests[i], hps::triton::kReleaseAll);
   }
   const uint64_t batch_end = Now();
   TRITONBACKEND_ModelInstanceReportBatchStatistics(instance, 1, batch_begin, batch_begin, batch_end,

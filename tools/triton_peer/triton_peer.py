@@ -139,7 +139,8 @@ def triton(venv: pathlib.Path, directory: pathlib.Path):
     write_model(directory, "m", CONFIG)
     backend.mkdir(parents=True)
     subprocess.run(["g++", "-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden",
-                    str(HERE / "gather_backend.cc"), "-o", str(backend / "libtriton_gather.so")],
+                    f"-I{ROOT / 'src'}", str(HERE / "gather_backend.cc"),
+                    "-o", str(backend / "libtriton_gather.so")],
                    check=True)
     with serve_triton(venv, directory) as (addresses, _):
         yield addresses

@@ -17,7 +17,7 @@ _INTEGERS = {"dim": (1, 4096), "admit_after": (1, 2**32 - 1), "expire_after": (0
 
 @dataclasses.dataclass
 class SGD:
-    """w -= lr * g. `lr` may be changed at any time, here as in the other optimizers."""
+    """w -= lr * g. The `lr` of every optimizer may be changed at any time."""
 
     lr: float = 0.01
 
@@ -64,6 +64,8 @@ class Table:
     """One embedding table. Every 64-bit key is legal; a key gets a row when it first occurs.
 
     name          1 to 120 of the characters a-z A-Z 0-9 _ -, as in serving
+    dim           elements of a row, 1 to 4096
+    optimizer     `SGD`, `Adagrad` or `Adam`, of this table alone
     pooling       how the rows of a bag of keys become one: "sum", "mean"; "none": a row for each
                   key
     init          initial values; None: uniform in +-1/sqrt(dim)
@@ -72,11 +74,11 @@ class Table:
                   it. "hybrid": every rank has the hot rows, the others are distributed. "auto":
                   localized if that spreads the work evenly over ranks that share memory, else
                   hybrid
-    admit_after   number of steps that must have a key before it gets a row; until then its values
-                  are zeros
-    expire_after  a row whose key was not in this number of steps is erased; 0: never
-    rows_max      bound of the rows on each rank; the least recently seen rows beyond it are
-                  erased; 0: no bound
+    admit_after   a key gets a row when it has occurred in this number of steps; until then its
+                  values are zeros
+    expire_after  a row whose key did not occur in the last `expire_after` steps is erased; 0: never
+    rows_max      largest number of rows on each rank; the rows beyond it whose keys have not
+                  occurred for the longest time are erased; 0: no limit
     """
 
     name: str

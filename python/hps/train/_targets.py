@@ -19,7 +19,10 @@ def _pieces(count: int, item_bytes: int):
 
 
 class ProducerTarget:
-    """The update stream: one `hps.Producer` for each table."""
+    """Publishes to the update stream (docs/updates.md).
+
+    producers: {table: hps.Producer}, by the names of the collection's tables.
+    """
 
     def __init__(self, producers):
         self._producers = producers
@@ -36,7 +39,10 @@ class ProducerTarget:
 
 
 class StoreTarget:
-    """An open `hps.Store` of this process."""
+    """Changes rows of an open `hps.Store` of this process.
+
+    model: the model's name in the store.
+    """
 
     def __init__(self, store, model):
         self._store, self._model = store, model
@@ -54,8 +60,10 @@ class StoreTarget:
 
 
 class ServerTarget:
-    """A server that takes direct changes (docs/row_changes.md), with the administrator's token.
+    """Changes rows of a server that takes direct changes (docs/row_changes.md).
 
+    url: "http://HOST:PORT" or "https://HOST:PORT". model: the model's name there.
+    token: the administrator's token if the server has one, else its token.
     timeout: longest time of one request in seconds. A large change is several requests.
     ca_file: as of `hps.Client`.
     Any thread may use it. A call raises the exception for the code that the server answers,

@@ -52,7 +52,8 @@ struct JobScratch {
       std::make_unique_for_overwrite<FetchOutcome[]>(kFetchTaskKeysMax);
   const std::unique_ptr<Key[]> missed_keys =
       std::make_unique_for_overwrite<Key[]>(kFetchTaskKeysMax);
-  // For the pool, under its mutex: jobs that have a part, and those of them that nobody waits for.
+  // For the pool, under its mutex: jobs that have a part, and those of them that no caller waits
+  // for.
   size_t job_count = 0;
   size_t detached_count = 0;
 };
@@ -155,7 +156,7 @@ class FetchJob final : public Task {
   void NoteL2Failure(absl::StatusCode code);
   HostRows RowsOf(size_t count) const;
   FetchBatch BatchOf();
-  bool Complete();  // false: nobody waits, the task owns the job
+  bool Complete();  // false: no caller waits, the task owns the job
   // The task is done with the job, which now belongs to its session, or goes on alone.
   void Finish();
   void RevalidateInL2();
@@ -178,13 +179,13 @@ class FetchJob final : public Task {
   size_t missed_count_ = 0;
   bool failed_ = false;
   Stage stage_ = Stage::kFetch;
-  bool background_ = false;  // posted with nobody waiting
+  bool background_ = false;  // posted without a waiting caller
   bool detached_ = false;    // counted by the pool: in the background, or promoting
   // The task of a list's first job runs all jobs of the list.
   FetchJob* next_linked_ = nullptr;
   SnapshotPin pin_;  // held while a task owns or shares the job
   Mutex mutex_;
-  Latch* latch_ HPS_GUARDED_BY(mutex_) = nullptr;  // null: nobody waits
+  Latch* latch_ HPS_GUARDED_BY(mutex_) = nullptr;  // null: no caller waits
   bool done_ HPS_GUARDED_BY(mutex_) = false;
 };
 

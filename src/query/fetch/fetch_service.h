@@ -27,7 +27,7 @@
 
 namespace hps {
 
-// Bounds a fetch that nobody waits for. No caller's patience is its measure: a job of 4,096 rows
+// Bounds a fetch that no caller waits for. No caller's patience is its measure: a job of 4,096 rows
 // that are all on a slow disk takes a second or two, and a level that has not answered after five
 // times that hangs, and must not keep scratch and worker for ever.
 inline constexpr Duration kBackgroundFetchTimeout = std::chrono::seconds(10);
@@ -67,8 +67,8 @@ class FetchService {
   // deadline.
   bool Post(std::span<FetchJob* const> jobs, const LiveModel::Guard& guard, Latch& latch);
 
-  // Fetches with nobody waiting, from L2 down to L3 where the order says L2, and promotes. False:
-  // there are too many of its kind, or the queue is full; the job has been returned.
+  // Fetches without a waiting caller, from L2 down to L3 where the order says L2, and promotes.
+  // False: there are too many of its kind, or the queue is full; the job has been returned.
   bool PostInBackground(FetchJobLease job, SnapshotPin pin);
 
   // Promotes what an answered job holds, and returns it. Drops and counts it when there are too
@@ -109,7 +109,7 @@ class FetchService {
     Mutex mutex_;
     std::vector<uint64_t> begun_ HPS_GUARDED_BY(mutex_);  // by job; 0 = not on its own
     uint64_t last_ HPS_GUARDED_BY(mutex_) = 0;
-    uint64_t awaited_ HPS_GUARDED_BY(mutex_) = 0;  // 0 = nobody waits
+    uint64_t awaited_ HPS_GUARDED_BY(mutex_) = 0;  // 0 = no caller waits
     Latch drained_;
   };
 
@@ -130,7 +130,8 @@ class FetchService {
   Pool& PoolOf(const FetchJob& job) { return pools_[job.id() / JobCount(options_)]; }
   static FetchJobLease TakeJob(Pool& pool, const JobScratchPart& part) HPS_REQUIRES(pool.mutex);
   void Return(FetchJob* job);
-  // Counts the job as one that nobody waits for, until it is returned. False: there are too many.
+  // Counts the job as one that no caller waits for, until it is returned. False: there are too
+  // many.
   bool Claim(FetchJob* job);
   // For jobs that a task owns.
   void ContinueDetached(FetchJob* job);  // after its fetch

@@ -38,7 +38,7 @@ struct StagedFetchTuning {
   // Bytes that are sent at a time after that: 1 MiB takes PCIe 20 us, and telling the device to
   // fetch it takes the caller 5 us.
   size_t send_bytes = size_t{1} << 20;
-  // Gathering that takes the caller less than this is not worth waking anybody: a thread that
+  // Gathering that takes the caller less than this is not worth waking a helper: a thread that
   // sleeps takes 30 to 60 us to come.
   Duration alone_max = std::chrono::microseconds(60);
   // One more helper for each so much of it: below it the cost of the call (2 us for the caller)

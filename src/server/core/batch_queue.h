@@ -1,7 +1,7 @@
 // Which calls are looked up next, and in which lookup slot.
 //
-// A call that finds a slot free gets it; else it waits in its model's queue. Whoever frees a slot
-// takes the oldest waiting calls of one model together, as many as fit into one lookup; models
+// A call that finds a slot free gets it; else it waits in its model's queue. A thread that frees a
+// slot takes the oldest waiting calls of one model together, as many as fit into one lookup; models
 // with waiting calls take turns. With a batch wait, calls that come while lookups run wait for
 // more at most that long, and not at all when nothing runs.
 //
@@ -10,8 +10,8 @@
 // is there and warm.
 //
 // Calls whose deadline passes while they wait are handed back as overdue, and so are those that
-// nobody wants any more when they come. The lock is held for a
-// few instructions per call, never during a lookup. Thread-safe.
+// were cancelled before they came. The lock is held for a few instructions per call, never during a
+// lookup. Thread-safe.
 #pragma once
 
 #include <atomic>

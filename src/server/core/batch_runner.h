@@ -7,8 +7,8 @@
 // a call that is given up (Interrupt): it ends at once, and what a level that hangs does for it
 // goes on in that level's own memory.
 //
-// One for each lookup slot; for whoever has the slot, but for Interrupt and End, which any thread
-// may call. Allocates when it is made.
+// One for each lookup slot, for the thread that has the slot; any thread may call Interrupt and
+// End. Allocates when it is made.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // The server's own part of an InferenceCall: what it validated, what it holds, and when what
 // happened.
 //
-// Belongs to its call; for whoever the call belongs to.
+// Belongs to its call, and like it to one thread at a time.
 #pragma once
 
 #include <atomic>
@@ -47,7 +47,7 @@ struct CallState {
   TimePoint started_at{};  // its lookup began
   TimePoint done_at{};
   bool answered = false;  // OnDone was called with OK
-  // Nobody wants the answer any more. Set by any thread, before it looks where the call is.
+  // The client has gone or cancelled. Set by any thread, before it looks where the call is.
   std::atomic<bool> cancelled = false;
   // Of the batch queue, under its lock: whether the call waits there, and the slot that took it.
   bool is_waiting = false;
@@ -63,7 +63,7 @@ struct CallState {
 struct TerminalStatuses {
   static const TerminalStatuses& Get();
 
-  absl::Status cancelled;       // nobody wants it any more
+  absl::Status cancelled;       // its client has gone or cancelled
   absl::Status late_in_queue;   // its deadline passed while it waited
   absl::Status late_in_lookup;  // ... while it was looked up
   absl::Status waited_unread;   // the server was too busy to read it in time

@@ -2,10 +2,10 @@
 // the statistics. HTTP and gRPC are thin codecs over it.
 //
 // Batching: a call that finds one of the lookup slots of the server free runs at once on the
-// thread that brought it; otherwise it waits in its model's queue, and whoever frees a slot takes
-// the oldest waiting calls of one model together, up to [server.batching] keys_max, as one lookup
-// that writes each call's rows straight into that call's outputs. So an idle server adds no wait
-// and no hand-over, and a busy one batches as much as the load asks for.
+// thread that brought it; otherwise it waits in its model's queue. The thread that frees a slot
+// takes the oldest waiting calls of one model together, up to [server.batching] keys_max, as one
+// lookup that writes each call's rows straight into that call's outputs. So an idle server adds no
+// wait and no hand-over, and a busy one batches as much as the load asks for.
 //
 // There are fewer slots than protocol threads, so that one always answers probes and refuses.
 //
@@ -54,7 +54,7 @@ class Inference {
   // RESOURCE_EXHAUSTED, at once.
   virtual absl::Status ReserveBytes(uint64_t byte_count, Admission::Reservation* reservation) = 0;
 
-  // Nobody wants the answer any more: ends the call as soon as can be, mostly before this returns,
+  // The client has gone or cancelled: ends the call as soon as can be, mostly before this returns,
   // with CANCELLED or as it was about to end. Nothing writes to its outputs after its OnDone, also
   // when a level hangs. From Run's beginning to the call's Reset, which the codec keeps from
   // coming meanwhile; any thread. Does not block.

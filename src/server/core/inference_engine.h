@@ -1,7 +1,7 @@
 // The server's Inference: admission, batching over lookup slots, deadlines, statistics.
 //
-// Lookups run on the threads that bring calls. Somebody has to end the calls whose deadline passes
-// while they wait (and to begin lookups when a batch wait is over): ServerCore's timer.
+// Lookups run on the threads that bring calls. ServerCore's timer ends the calls whose deadline
+// passes while they wait, and begins lookups when a batch wait is over.
 //
 // Thread-safe. Every call must have ended and been reset before it is destroyed.
 #pragma once

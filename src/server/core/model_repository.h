@@ -27,7 +27,7 @@ struct ModelIndexEntry {
 };
 
 // Triton's clients may send a configuration and files with a load. They would have no effect here,
-// which nobody would see.
+// and the client would not notice.
 absl::Status LoadTakesNoParameters();
 
 class ModelRepository {

@@ -20,8 +20,8 @@
 
 namespace hps::server {
 
-// Of a body or message that is no inference's, as it comes and unpacked: nobody has more to say
-// there, probes need no token, and what is parsed into objects takes a multiple of its size.
+// Largest body or message of a request other than inference, compressed and decompressed. Small,
+// because probes need no token, and what is parsed into objects takes a multiple of its size.
 inline constexpr uint64_t kControlBytesMax = 64 << 10;
 
 // Gives the snapshot behind the v2 statistics extension, the metrics and the dashboard.

@@ -72,7 +72,7 @@ class HttpCall final : public InferenceCall, private Task {
   // bytes is left), UNIMPLEMENTED.
   absl::Status StartUpdate(const InferStart& start);
 
-  // Nobody waits for the result any more: asks the server to end the inference soon.
+  // The client does not wait for the result any more: asks the server to end the inference soon.
   void Cancel();
   // Calls `act` if an inference is with the server, which can't end it meanwhile.
   template <typename Act>

@@ -14,7 +14,7 @@ namespace hps::server {
 struct HttpError {
   int code = 500;
   std::string message;
-  std::optional<BadRequestReason> reason;  // counted as, unless somebody else has counted it
+  std::optional<BadRequestReason> reason;  // counted as, unless other code has counted it
   std::string_view allow;                  // with 405: the methods that there are
 };
 

@@ -7,11 +7,11 @@
 //
 // While all can be answered in time, the one that has waited longest is next. When that one turns
 // out to have waited too long, which its turn finds and NoteRefused tells, the server is
-// overloaded: in that order everybody would be answered too late. From then on the newest is next,
-// which can be answered in time. Those that wait longest get turns beside it, in which they are
-// refused or, where they have the patience, answered; but no more processor time than
+// overloaded: in that order every request would be answered too late. From then on the newest is
+// next, which can be answered in time. Those that wait longest get turns beside it, in which they
+// are refused or, where they have the patience, answered; but no more processor time than
 // kOldestShare of what the others take: else refusing would take the place of answering. As
-// soon as the one that has waited longest is in time again, or nobody waits, the old order is back.
+// soon as the one that has waited longest is in time again, or none waits, the old order is back.
 //
 // The first request of a connection has a place of its own among the oldest: probes often come so,
 // and are answered in a bounded time however many wait.
@@ -57,7 +57,7 @@ class Backlog {
   };
 
   struct Turn {
-    Entry* entry = nullptr;  // null: nobody's
+    Entry* entry = nullptr;  // null: no turn
     TimePoint since{};       // when the entry came
     Kind kind = Kind::kLater;
     bool is_oldest = false;  // it was the one that had waited longest
@@ -85,8 +85,8 @@ class Backlog {
   // Whether it waited: else it does not, or its turn is on its way.
   bool Remove(Entry& entry);
 
-  // Whose turn it is. `has_room`: what is read now is looked up soon. Nobody's when nobody waits,
-  // and when there is no room and the share of the oldest is used up: then Await.
+  // Whose turn it is. `has_room`: what is read now is looked up soon. No turn if nothing waits, or
+  // if there is no room and the share of the oldest is used up: then Await.
   Turn Take(bool has_room);
   // ... of those alone that go on.
   Turn TakeBegun();

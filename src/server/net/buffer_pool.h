@@ -4,7 +4,7 @@
 // steps between a power and the next: what is lent is counted, and a body just above a power must
 // not count twice.
 //
-// Bodies and rows come in sizes that nobody knows beforehand, so the pool keeps what comes back, by
+// The sizes of bodies and rows are not known beforehand, so the pool keeps what comes back, by
 // size, and lends it again: after warm-up a request allocates nothing. What is lent is bounded by
 // the server's bytes in flight, what is kept beside by a share of that, so that a burst of large
 // requests does not stay in memory.

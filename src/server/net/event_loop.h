@@ -83,7 +83,7 @@ class EventLoop {
   void WakeOneLater();
   // Whether this thread is one of the loop's own.
   bool IsOwnThread() const;
-  // Reports the listening socket once more, if somebody waits there.
+  // Reports the listening socket once more, if a client waits there.
   void AcceptAgain(int listener);
 
  private:

@@ -13,7 +13,7 @@ namespace hps::server {
 
 class Listener {
  public:
-  static constexpr int kNone = -1;    // nobody waits any more
+  static constexpr int kNone = -1;    // no client waits any more
   static constexpr int kNoRoom = -2;  // no descriptor to take the next one: try later
 
   // `address`: "127.0.0.1:8000", "[::1]:8000", "host:0" (any free port).

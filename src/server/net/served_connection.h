@@ -1,15 +1,15 @@
-// One connection as its server sees it: who drives it, its place among the sockets that wait to be
+// One connection as its server sees it: its events, its place among the sockets that wait to be
 // read, and the time at which something of it is due.
 //
-// It is driven by events (its socket, a call that has ended, the clock), which any thread may
-// bring: whoever brings one while nobody drives drives it as far as it goes without waiting;
-// whoever comes while another drives leaves a note and goes. So a protocol needs no lock for what
-// belongs to its connection. A lookup runs on the thread that read its request, which drives no
-// more by then: who has the answer drives. The thread that ends a lookup writes the answer in
-// place, but begins no other request of that connection, which could lead back into lookups: it
-// leaves that to the server's own threads.
+// Events (of its socket, of the clock, of calls that have ended) come on any thread and are
+// combined in an atomic mask. The first thread that sets a bit drives the connection: it handles
+// events until it would have to wait. Other threads set their bit and return. So a protocol needs
+// no lock for what belongs to its connection. A lookup runs on the thread that read its request and
+// that does not drive meanwhile; the thread that ends the lookup drives, and writes the answer. It
+// begins no other request of the connection, because that could lead back into lookups: the
+// server's own threads do that.
 //
-// Thread-safe: the public part. What a protocol adds belongs to whoever drives.
+// Thread-safe: the public part. What a protocol adds belongs to the thread that drives.
 #pragma once
 
 #include <atomic>
@@ -72,7 +72,7 @@ class ServedConnection : public Backlog::Waiter {
  protected:
   explicit ServedConnection(ConnectionServer& server);
 
-  // ---- What a protocol does, called by whoever drives.
+  // ---- What a protocol does; called by the thread that drives.
 
   // The first event of a turn is about to be handled.
   virtual void BeginTurn() = 0;
@@ -86,12 +86,12 @@ class ServedConnection : public Backlog::Waiter {
   // More calls wait for a thread.
   virtual bool has_calls() const = 0;
   virtual bool IsIdle() const = 0;
-  // An event of somebody who did not come to drive, because another does. Any thread.
+  // Events came while another thread drives. Any thread.
   virtual void OnDrivenElsewhere(uint32_t events) = 0;
 
-  // ---- What it says and asks, as whoever drives, but for Note.
+  // ---- For the protocol; called by the thread that drives, except Note.
 
-  // Leaves the events. True: nobody drives, so the caller is to Drive.
+  // Sets the bits of the events. True: no thread drives, so the caller must call Drive.
   bool Note(uint32_t events);
   void Drive(bool may_start);
 
@@ -102,7 +102,7 @@ class ServedConnection : public Backlog::Waiter {
   // One of the server's threads drives it, soon.
   void Wake();
   // Everything of it has ended, and its socket is closed: it may be opened again, with another,
-  // when nobody drives any more.
+  // when no thread drives any more.
   void EndConnection();
 
   void SetDeadline(TimePoint deadline) {
@@ -144,7 +144,7 @@ class ServedConnection : public Backlog::Waiter {
   int offered_fd_ = -1;           // Offer's
   TlsConnection offered_tls_;
   Admission::Reservation tls_bytes_;
-  bool is_closed_ = false;  // to be told to the server when nobody drives any more
+  bool is_closed_ = false;  // to be told to the server when no thread drives any more
 };
 
 }  // namespace hps::server

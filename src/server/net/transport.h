@@ -1,6 +1,6 @@
 // The bytes of one connection: a non-blocking socket, with or without TLS.
 //
-// Not thread-safe; belongs to whoever drives the connection.
+// Not thread-safe; belongs to the thread that drives the connection.
 #pragma once
 
 #include <sys/uio.h>

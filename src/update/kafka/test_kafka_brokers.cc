@@ -1,18 +1,10 @@
 #include "update/kafka/test_kafka_brokers.h"
 
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <array>
 #include <chrono>
-#include <iostream>
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
-
-extern char** environ;
 
 namespace hps {
 namespace {
@@ -21,10 +13,8 @@ constexpr auto kPatience = std::chrono::seconds(60);
 constexpr auto kAnswerTimeout = std::chrono::seconds(2);  // and again, until kPatience
 constexpr int kTryMs = 15'000;                            // of a request
 
-// Fails the program, and says why.
 void Require(bool holds, const std::string& what) {
-  if (!holds) std::cerr << "Kafka brokers of the test: " << what << std::endl;
-  HPS_CHECK(holds);
+  TestServerProgram::Require(holds, "Kafka brokers", what);
 }
 
 void RequireNoError(rd_kafka_resp_err_t error, const std::string& what) {
@@ -68,52 +58,16 @@ TestKafkaBrokers& TestKafkaBrokers::Shared() {
   return brokers;
 }
 
-TestKafkaBrokers::TestKafkaBrokers(size_t count) : count_(count) {
-  std::array<int, 2> to{}, from{};
-  HPS_CHECK(pipe2(to.data(), O_CLOEXEC) == 0 && pipe2(from.data(), O_CLOEXEC) == 0);
-  posix_spawn_file_actions_t actions;
-  HPS_CHECK(posix_spawn_file_actions_init(&actions) == 0);
-  HPS_CHECK(posix_spawn_file_actions_adddup2(&actions, to[0], STDIN_FILENO) == 0);
-  HPS_CHECK(posix_spawn_file_actions_adddup2(&actions, from[1], STDOUT_FILENO) == 0);
-  std::string program = HPS_SOURCE_DIRECTORY "/tools/kafka/brokers.py", option = "--count",
-              number = absl::StrCat(count);
-  std::array<char*, 4> arguments = {program.data(), option.data(), number.data(), nullptr};
-  const int error =
-      posix_spawn(&pid_, program.c_str(), &actions, nullptr, arguments.data(), environ);
-  Require(error == 0, absl::StrCat(program, " can't be started"));
-  posix_spawn_file_actions_destroy(&actions);
-  close(to[0]);
-  close(from[1]);
-  to_ = fdopen(to[1], "w");
-  from_ = fdopen(from[0], "r");
-  const std::string line = ReadLine();
-  Require(line.starts_with("ready "), line);
-  addresses_ = line.substr(6);
+TestKafkaBrokers::TestKafkaBrokers(size_t count)
+    : count_(count),
+      program_("Kafka brokers",
+               {HPS_SOURCE_DIRECTORY "/tools/kafka/brokers.py", absl::StrCat("--count=", count)}) {
   MakeAdmin();
-}
-
-TestKafkaBrokers::~TestKafkaBrokers() {
-  admin_.reset();
-  std::fclose(to_);  // it ends with its input
-  std::fclose(from_);
-  int status = 0;
-  waitpid(pid_, &status, 0);
-}
-
-std::string TestKafkaBrokers::ReadLine() {
-  std::array<char, 4096> line{};
-  if (std::fgets(line.data(), line.size(), from_) == nullptr) return "ended";
-  std::string text(line.data());
-  if (text.ends_with('\n')) text.pop_back();
-  return text;
 }
 
 void TestKafkaBrokers::Command(const char* command, size_t broker) {
   HPS_CHECK(broker < count_);
-  std::fprintf(to_, "%s %zu\n", command, broker);
-  std::fflush(to_);
-  const std::string line = ReadLine();
-  Require(line == "done", absl::StrCat(command, " ", broker, ": ", line));
+  program_.Command(command, broker);
 }
 
 void TestKafkaBrokers::WaitForPartitions(const std::string& topic, uint32_t partition_count) {
@@ -164,7 +118,7 @@ void TestKafkaBrokers::MakeUnreplicatedTopic(const std::string& topic, uint32_t 
 }
 
 void TestKafkaBrokers::MakeAdmin() {
-  auto admin = KafkaClient::Make({.type = RD_KAFKA_PRODUCER, .brokers = addresses_});
+  auto admin = KafkaClient::Make({.type = RD_KAFKA_PRODUCER, .brokers = addresses()});
   HPS_CHECK(admin.ok());
   admin_ = *std::move(admin);
 }

@@ -9,12 +9,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "testing/test_server_program.h"
 #include "update/kafka/kafka_client.h"
 
 namespace hps {
@@ -25,11 +25,7 @@ class TestKafkaBrokers {
   static TestKafkaBrokers& Shared();
 
   explicit TestKafkaBrokers(size_t count);
-  TestKafkaBrokers(const TestKafkaBrokers&) = delete;
-  TestKafkaBrokers& operator=(const TestKafkaBrokers&) = delete;
-  ~TestKafkaBrokers();
-
-  const std::string& addresses() const { return addresses_; }
+  const std::string& addresses() const { return program_.ready(); }
 
   void Kill(size_t broker) { Command("kill", broker); }    // SIGKILL
   void Stop(size_t broker) { Command("stop", broker); }    // SIGTERM; returns when it has ended
@@ -53,14 +49,10 @@ class TestKafkaBrokers {
   template <typename Send>
   rd_kafka_event_t* Ask(rd_kafka_admin_op_t operation, const Send& send);
   void Create(rd_kafka_NewTopic_t* made);
-  std::string ReadLine();
   void WaitForPartitions(const std::string& topic, uint32_t partition_count);
 
   const size_t count_;
-  int pid_ = -1;
-  std::FILE* to_ = nullptr;
-  std::FILE* from_ = nullptr;
-  std::string addresses_;
+  TestServerProgram program_;
   std::unique_ptr<KafkaClient> admin_;
 };
 
