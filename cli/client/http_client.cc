@@ -11,6 +11,7 @@
 #include <cctype>
 #include <cerrno>
 #include <charconv>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -25,6 +26,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kHeadBytesMax = 64 << 10;
+constexpr int64_t kPollMsMax = 60'000;  // poll() takes an int
 
 // A socket that is closed at the end.
 class Socket {
@@ -51,13 +53,16 @@ struct Exchange {
 
   // Waits until the socket can go on.
   absl::Status Await(const Socket& socket, short events) const {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    pollfd wanted = {.fd = socket.number(), .events = events, .revents = 0};
-    const int ready = left <= 0 ? 0 : poll(&wanted, 1, static_cast<int>(std::min(left, 60'000L)));
-    if (ready > 0) return absl::OkStatus();
-    if (ready < 0 && errno == EINTR) return absl::CancelledError("interrupted");
-    if (ready < 0) return Unavailable("waiting failed", errno);
+    for (;;) {
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+      if (left <= 0) break;
+      pollfd wanted = {.fd = socket.number(), .events = events, .revents = 0};
+      const int ready = poll(&wanted, 1, static_cast<int>(std::min(left, kPollMsMax)));
+      if (ready > 0) return absl::OkStatus();
+      if (ready < 0 && errno == EINTR) return absl::CancelledError("interrupted");
+      if (ready < 0) return Unavailable("waiting failed", errno);
+    }
     return absl::DeadlineExceededError(absl::StrCat(server, ": no answer in time"));
   }
 };

@@ -64,6 +64,13 @@ class CApiTest : public testing::Test {
   std::array<float, 6> out_{};
 };
 
+// A busy machine may stop a lookup for longer than the default time-out.
+constexpr hps_lookup_options kPatient = {.struct_bytes = sizeof(hps_lookup_options),
+                                         .timeout_ns = 60'000'000'000,
+                                         .hit_rate_threshold = -1,
+                                         .cancel = nullptr,
+                                         .is_on_device = 0,
+                                         .stream = nullptr};
 constexpr int kInvalidArgument = 3;
 constexpr int kNotFound = 5;
 constexpr int kFailedPrecondition = 9;
@@ -78,7 +85,7 @@ TEST_F(CApiTest, OneLookupAndItsCounts) {
   OpenStore();
   const hps_table_query query = Query(sizeof(out_));
   uint64_t counts[6] = {};
-  ASSERT_EQ(hps_lookup(session_, &query, 1, nullptr, counts), 0) << hps_error();
+  ASSERT_EQ(hps_lookup(session_, &query, 1, &kPatient, counts), 0) << hps_error();
   EXPECT_EQ(out_, rows_);
   EXPECT_EQ(counts[2] + counts[3], 3U);
 }
@@ -105,7 +112,7 @@ TEST_F(CApiTest, ShorterStructuresOfAnOlderCallerAreTaken) {
   OpenStore();
   hps_table_query query = Query(sizeof(out_));
   query.struct_bytes = offsetof(hps_table_query, row_stride_bytes);
-  ASSERT_EQ(hps_lookup(session_, &query, 1, nullptr, nullptr), 0) << hps_error();
+  ASSERT_EQ(hps_lookup(session_, &query, 1, &kPatient, nullptr), 0) << hps_error();
   EXPECT_EQ(out_, rows_);
 }
 

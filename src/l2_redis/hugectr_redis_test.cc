@@ -24,6 +24,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr Duration kTimeout = std::chrono::seconds(20);
+constexpr Duration kPatience = std::chrono::seconds(60);
 
 // What a part passed, since it began last.
 class Collector final : public ForeignRecordSink {
@@ -355,11 +356,17 @@ TEST_F(HugectrRedisTest, AServerThatIsGoneIsGivenUp) {
   auto tables = HugectrRedis::Open(options);
   ASSERT_TRUE(tables.ok()) << tables.status();
   redis.Kill(0);
-  Collector collector;
-  const absl::Status gone = (*tables)->ReadPart("m/t", 0, collector);
-  EXPECT_EQ(gone.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(gone.message()), HasSubstr(redis.addresses()[0]));
-  EXPECT_GE(collector.begins(), 2u);
+  // A caller that is paused after its first try has no time left for another one.
+  const TimePoint end = RealClock().Now() + kPatience;
+  size_t tries = 0;
+  while (tries < 2) {
+    ASSERT_LT(RealClock().Now(), end);
+    Collector collector;
+    const absl::Status gone = (*tables)->ReadPart("m/t", 0, collector);
+    EXPECT_EQ(gone.code(), absl::StatusCode::kUnavailable);
+    EXPECT_THAT(std::string(gone.message()), HasSubstr(redis.addresses()[0]));
+    tries = collector.begins();
+  }
   EXPECT_EQ(HugectrRedis::Open(options).status().code(), absl::StatusCode::kUnavailable);
 }
 

@@ -82,16 +82,21 @@ TEST(RedisClientTest, ANodeIsNotBlamedForConnectionsThatAreInUse) {
   }
   redis.Kill(2);  // so the slots are asked for again, and not before some time has passed
   while (RealClock().Now() < learnt + std::chrono::seconds(1)) std::this_thread::yield();
-  SendAlone(client, RedisSlotOf(keys[2]), {"GET", keys[2]}, InAMoment());
+  // Until the server has been asked: a caller that was paused has no time left to ask it.
+  const TimePoint end = RealClock().Now() + kBlockedPatience;
+  while (client.Statistics().failures == 0) {
+    ASSERT_LT(RealClock().Now(), end);
+    SendAlone(client, RedisSlotOf(keys[2]), {"GET", keys[2]}, InAMoment());
+  }
   for (const RemoteNodeStatistics& node : client.Statistics().nodes) {
     const bool is_down = node.address == redis.addresses()[2];
     EXPECT_EQ(node.bypassed, is_down) << node.address;
     EXPECT_EQ(node.failures > 0, is_down) << node.address;
   }
-  for (size_t server = 0; server < 2; ++server) {
-    redis.Ask(server, {"LPUSH", keys[server], "x"});
-    users[server].join();
-  }
+  // Both, and then the wait for them: one that asks for the slots again waits for the other's
+  // connection.
+  for (size_t server = 0; server < 2; ++server) redis.Ask(server, {"LPUSH", keys[server], "x"});
+  for (std::thread& user : users) user.join();
 }
 
 }  // namespace

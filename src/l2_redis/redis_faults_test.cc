@@ -249,8 +249,9 @@ TEST(RedisFaultsTest, AReplyCutAtManyPlaces) {
     table.Insert();
     proxy.Set({.cut_after = cut});
     table.Fetch();
+    EXPECT_TRUE(table.statistics().nodes[0].bypassed) << cut;
     proxy.Set({});
-    EXPECT_EQ(table.Fetch(), 0u) << cut;
+    table.Fetch();  // asks the server only if its rest is over by now
   }
 }
 
@@ -281,7 +282,7 @@ TEST(RedisFaultsTest, ASlowServerIsBypassed) {
 
 TEST(RedisFaultsTest, AMasterWithoutReplicaEnds) {
   TestRedis redis({.count = 3, .cluster = true});
-  Watched table(Quick(redis.Config()));
+  Watched table(redis.Config());
   ASSERT_TRUE(table.Recovers());
   redis.Kill(1);
   table.Fetch();
@@ -294,7 +295,8 @@ TEST(RedisFaultsTest, AMasterWithoutReplicaEnds) {
 
 // The replica lacks what the master had not passed on: its rows are not asked for.
 TEST(RedisFaultsTest, AReplicaTakesOver) {
-  TestRedis redis({.count = 6, .cluster = true, .replicas = 1});
+  TestRedis redis(
+      {.count = 6, .cluster = true, .replicas = 1, .settings = {"cluster-node-timeout=1000"}});
   Watched table(Quick(redis.Config()));
   ASSERT_TRUE(table.Recovers());
   for (size_t master = 0; master < 2; ++master) {

@@ -85,9 +85,7 @@ TEST(RedisFetchTest, OneRoundTripForTablesOfBothKinds) {
 // One server that ends costs the keys that it has, of every table.
 TEST(RedisFetchTest, AServerThatEndsCostsItsKeysOnly) {
   TestRedis redis({.count = 3, .cluster = true});
-  RedisConfig config = redis.Config();
-  config.timeout = std::chrono::milliseconds(500);
-  const auto tier = std::move(MakeRedisTier(config)->tier);
+  const auto tier = std::move(MakeRedisTier(redis.Config())->tier);
   ContractTables tables(*tier, std::vector<size_t>(kTables, 32), 100, 0);
   redis.Kill(1);
   std::vector<Key> keys(100);

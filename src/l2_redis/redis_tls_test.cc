@@ -105,7 +105,7 @@ TEST(RedisTlsTest, OnlyOneSideSpeaksTls) {
 
 TEST(RedisTlsTest, ACluster) {
   TestRedis redis({.count = 3, .cluster = true, .tls = true});
-  Watched table(Quick(redis.Config()));
+  Watched table(redis.Config());
   ASSERT_TRUE(table.Recovers());
   redis.Kill(1);
   table.Update();

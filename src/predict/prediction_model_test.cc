@@ -24,7 +24,10 @@ constexpr uint64_t kRows = 10;
 // Model "m": a score for the sum of a sample's rows of table `user`.
 class PredictionModelTest : public StoreFilesTest {
  protected:
-  PredictionModelTest() : StoreFilesTest(uint64_t{64} << 20) { config_.server.lookups = 2; }
+  PredictionModelTest() : StoreFilesTest(uint64_t{64} << 20) {
+    config_.server.lookups = 2;
+    config_.lookup.timeout = std::chrono::minutes(1);  // no row is late on a busy machine
+  }
 
   void Import(const TestModel& network) {
     const ImportRequest files = ModelFiles("m", {"user"}, kRows, 1, kWidth);

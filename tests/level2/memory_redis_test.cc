@@ -174,7 +174,8 @@ TEST_F(MemoryRedisTest, MemoryAnswersWhileRedisIsDown) {
 
 // Rows of memory may outlive changes that Redis has lost, and the other way round.
 TEST_F(MemoryRedisTest, NoRowGoesBackWhileMastersAreReplaced) {
-  TestRedis redis({.count = 6, .cluster = true, .replicas = 1});
+  TestRedis redis(
+      {.count = 6, .cluster = true, .replicas = 1, .settings = {"cluster-node-timeout=1000"}});
   RedisConfig config = redis.Config();
   config.timeout = std::chrono::milliseconds(300);
   Open(config);

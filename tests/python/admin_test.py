@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 class ImportTest(support.StoreTestCase):
     def read(self, table: str, keys: np.ndarray) -> np.ndarray:
-        with hps.open(self.path, mode="r") as store:
+        with support.open_patiently(self.path, mode="r") as store:
             return store.session(table.partition("/")[0]).lookup(table, keys)
 
     def test_arrays_of_every_type(self) -> None:
@@ -124,7 +124,7 @@ class ImportTest(support.StoreTestCase):
     def test_beside_another_process_an_import_is_staged(self) -> None:
         rows = np.zeros((3, 4), np.float32)
         hps.import_table(self.path, "m/t", rows)
-        with hps.open(self.path) as store:
+        with support.open_patiently(self.path) as store:
             session = store.session("m")
             done = subprocess.run(
                 [sys.executable, "-c", "import sys, numpy, hps; print(hps.import_table(sys.argv[1],"

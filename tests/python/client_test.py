@@ -5,6 +5,7 @@ import gc
 import os
 import pathlib
 import socket
+import sys
 import threading
 import time
 import unittest
@@ -14,6 +15,10 @@ import numpy as np
 import support
 
 import hps
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+import held_port  # noqa: E402
 
 WAIT_S = 60
 KEYS = np.array([3])
@@ -60,7 +65,9 @@ class ConnectionsTest(support.StoreTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.make_store()
-        self.server = hps.serve(self.path, http="127.0.0.1:0", grpc="", metrics="")
+        port = held_port.Port()  # for a server that is started again
+        self.addCleanup(port.close)
+        self.server = hps.serve(self.path, http=f"127.0.0.1:{port.number}", grpc="", metrics="")
         self.addCleanup(self.server.close)
         self.client = hps.Client(self.server.url)
         self.addCleanup(self.client.close)

@@ -47,7 +47,7 @@ class PredictTest(support.StoreTestCase):
 
     def test_predictions_are_those_of_pytorch(self) -> None:
         inputs, expected = self.make_model()
-        with hps.open(self.path) as store:
+        with support.open_patiently(self.path) as store:
             embedded = store.model("dcn").predict(inputs)["score"]
             self.check_embedded(store, inputs, expected)
             refusals = self.refusals(store.model("dcn"), inputs)

@@ -1,5 +1,6 @@
 """What the tests of the Python package share: a store whose rows are known."""
 
+import json
 import pathlib
 import shutil
 import tempfile
@@ -21,6 +22,16 @@ def row_of(table: str, keys: np.ndarray) -> np.ndarray:
     return flat.astype(np.float32).reshape(*keys.shape, TABLES[table])
 
 
+def open_patiently(path: pathlib.Path, mode: str = "rw") -> hps.Store:
+    """A busy machine may stop a lookup for longer than the default time-out, and then it answers
+    with default rows: here it waits for a minute."""
+    config = path.with_name(f"{path.name}.toml")
+    config.write_text(f'[store]\npath = {json.dumps(str(path))}\n[lookup]\ntimeout = "1min"\n')
+    store = hps.open(config=config, mode=mode)
+    store._lookup_timeout = 1.0  # lookups take the way of the default time-out all the same
+    return store
+
+
 class StoreTestCase(unittest.TestCase):
     """A test with a directory of its own, `self.path`, where a store can be."""
 
@@ -39,7 +50,7 @@ class StoreTestCase(unittest.TestCase):
     def open_store(self, **options) -> hps.Store:
         if not self.path.exists():
             self.make_store()
-        store = hps.open(self.path, **options)
+        store = open_patiently(self.path, **options)
         self.addCleanup(store.close)
         return store
 

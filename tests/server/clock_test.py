@@ -129,11 +129,20 @@ class ClockTest(support.ServerTestCase):
     def test_grpc_load(self) -> None:
         self.check_jumps("grpc")
 
+    def begin(self, kind: type, server: support.RunningServer):
+        """A test that is paused comes too late for a short time-out: then it begins again."""
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            try:
+                return kind(server)
+            except (AssertionError, OSError):
+                self.assertLess(time.monotonic(), deadline)
+
     def test_time_outs_come_in_their_time(self) -> None:
         """An hour back, and they would come in an hour."""
         server = self.serve_faked('body_timeout = "2s"\nidle_timeout = "2s"')
         for offset_s in JUMPS:
-            idle, under_way = Idle(server), UnderWay(server)
+            idle, under_way = self.begin(Idle, server), self.begin(UnderWay, server)
             self.jump(offset_s)
             self.assertEqual(idle.connection.recv(1), b"")
             self.assertIn(b" 408 ", receive_head(under_way.connection))

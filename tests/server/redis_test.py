@@ -418,7 +418,8 @@ class ChangesTest(RedisTestCase):
         np.save(source / "rows.npy", support.stamped("user", self.all_keys, 7))
         done = subprocess.run(
             [str(HPS), "apply", "--server", server.url(""), "--table", f"{MODEL}/user", "--from",
-             source, "--token-file", self.directory / "token"], capture_output=True, text=True,
+             source, "--token-file", self.directory / "token", "--timeout", f"{WAIT_S}s"],
+            capture_output=True, text=True,
             timeout=WAIT_S, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.expect(server, self.all_keys, 7)

@@ -42,7 +42,7 @@ class SharedTest(stream_case.StreamTestCase):
                             "--from", source, "--default", "-1", "--json", *options)
 
     def start_redis(self, count: int = 1, **settings) -> None:
-        self.redis_timeout = "2s"
+        self.redis_timeout = "30s"
         self.redis = redis_servers.Servers(count, cluster=count > 1, settings=settings)
         self.addCleanup(self.redis.close)
 
@@ -327,6 +327,7 @@ class SharedTest(stream_case.StreamTestCase):
         self.start_brokers()
         self.brokers.create_topic(TOPIC, PARTITIONS)
         self.start_redis()
+        self.redis_timeout = "2s"
         server = self.start_node("one", GROUP)
         self.await_metric(server, "hps_shared_partitions", PARTITIONS)
         self.publish(KEYS, 1.0)

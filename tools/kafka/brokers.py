@@ -190,9 +190,17 @@ class Brokers:
                         self.bootstrap, *arguments)
 
     def elect_preferred_leaders(self) -> None:
-        """Moves leaders back to the brokers that had them at first."""
-        run_tool("org.apache.kafka.tools.LeaderElectionCommand", "--bootstrap-server",
-                 self.bootstrap, "--election-type", "preferred", "--all-topic-partitions")
+        """Moves leaders back to the brokers that had them at first. One that has just started
+        can't lead yet what it has not caught up with: then it is asked for again."""
+        end = time.monotonic() + WAIT_S
+        while True:
+            try:
+                run_tool("org.apache.kafka.tools.LeaderElectionCommand", "--bootstrap-server",
+                         self.bootstrap, "--election-type", "preferred", "--all-topic-partitions")
+                return
+            except RuntimeError:
+                if time.monotonic() > end:
+                    raise
 
     def end_offsets(self, topic: str) -> dict[int, int]:
         """By partition: the number of records ever written."""

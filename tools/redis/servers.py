@@ -30,15 +30,20 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from held_port import Port  # noqa: E402
 from obey import end_all, obey  # noqa: E402
 
-WAIT_S = 60
+WAIT_S = 120
 # Before a command: it is killed with the process that started it.
 ENDS_WITH_US = ["setpriv", "--pdeathsig", "KILL"]
 # Debian's package redis-tools has the server's program under this name, without the daemon of the
 # package redis-server. The program is a server if it is called by that name.
 PROGRAM_NAMES = ("redis-server", "redis-check-rdb")
 SETTINGS = {"bind": "127.0.0.1", "save": "", "appendonly": "no", "protected-mode": "no"}
-CLUSTER_SETTINGS = {"cluster-enabled": "yes", "cluster-node-timeout": "1000",
-                    "repl-diskless-sync-delay": "0", "cluster-require-full-coverage": "no"}
+# A busy machine stops a server for seconds: none is taken for failed so soon. A test in which a
+# replica takes over has a shorter time-out among its own settings.
+CLUSTER_SETTINGS = {"cluster-enabled": "yes", "repl-diskless-sync-delay": "0",
+                    "cluster-require-full-coverage": "no", "cluster-node-timeout": "60000",
+                    "cluster-replica-no-failover": "no"}
+# While the servers become a cluster: the shorter the time-out, the more they tell each other.
+JOIN_SETTINGS = {"cluster-node-timeout": "2000", "cluster-replica-no-failover": "yes"}
 
 
 # A new key for elliptic curves, without a pass phrase.
@@ -94,7 +99,7 @@ class Servers:
         self._processes: list[subprocess.Popen | None] = [None] * count
         try:
             for index in range(count):
-                self.start(index)
+                self.start(index, JOIN_SETTINGS if cluster else {})
             if cluster:
                 self._join(count // (replicas + 1), replicas)
         except BaseException:
@@ -107,8 +112,9 @@ class Servers:
     def __exit__(self, *_) -> None:
         self.close()
 
-    def start(self, index: int) -> None:
-        """Starts a server, also one that was stopped; returns when it answers."""
+    def start(self, index: int, settings: dict[str, str] | None = None) -> None:
+        """Starts a server, also one that was stopped; returns when it answers. `settings`: in the
+        place of its own."""
         data = self.directory / f"data{index}"
         data.mkdir(exist_ok=True)
         port = str(self.ports[index].number)
@@ -118,7 +124,7 @@ class Servers:
                 ("cert", "server.pem"), ("key", "server.key"), ("ca-cert", "ca.pem"))}
             own |= files | {"port": "0", "tls-port": port, "tls-auth-clients": "no",
                             "tls-replication": "yes", "tls-cluster": "yes"}
-        own |= self._settings
+        own |= self._settings | (settings or {})
         if self._cluster:
             own["cluster-port"] = str(self.ports[len(self.addresses) + index].number)
         arguments = [argument for name, value in own.items() for argument in (f"--{name}", value)]
@@ -142,7 +148,7 @@ class Servers:
         """Sends one command; returns the beginning of the reply as it came."""
         with contextlib.ExitStack() as stack:
             peer = stack.enter_context(
-                socket.create_connection(("127.0.0.1", self.ports[index].number), timeout=5))
+                socket.create_connection(("127.0.0.1", self.ports[index].number), timeout=WAIT_S))
             if self._tls is not None:
                 peer = stack.enter_context(self._tls.wrap_socket(peer))
             parts = [part.encode() for part in command]
@@ -161,10 +167,7 @@ class Servers:
             first, last = index * 16384 // masters, (index + 1) * 16384 // masters - 1
             self._require(index, "CLUSTER", "ADDSLOTSRANGE", str(first), str(last))
             self._require(index, "CLUSTER", "SET-CONFIG-EPOCH", str(index + 1))
-        for index in range(1, count):
-            self._require(0, "CLUSTER", "MEET", "127.0.0.1", str(self.ports[index].number),
-                          str(self.ports[count + index].number))
-        self._wait(lambda: all(self._knows(index, count) for index in range(count)))
+        self._wait(lambda: self._have_met(count))
         for index in range(masters, masters * (replicas + 1)):
             name = self.ask(index % masters, "CLUSTER", "MYID").split(b"\r\n")[1].decode()
             self._require(index, "CLUSTER", "REPLICATE", name)
@@ -174,19 +177,54 @@ class Servers:
                                for index in range(masters, masters * (replicas + 1))))
         self._wait(lambda: all(self._replicas_in_slots(index) == masters * replicas
                                for index in range(count)))
+        self._wait(self._end_join)
+
+    def _have_met(self, count: int) -> bool:
+        """A server that was stopped when it was to answer has not met the first one: it is told
+        again."""
+        nodes = self.ask(0, "CLUSTER", "NODES")
+        for index in range(1, count):
+            if f"127.0.0.1:{self.ports[index].number}@".encode() not in nodes:
+                self._require(0, "CLUSTER", "MEET", "127.0.0.1", str(self.ports[index].number),
+                              str(self.ports[count + index].number))
+        return all(self._knows(index, count) for index in range(count))
 
     def _knows(self, index: int, count: int) -> bool:
-        return f"cluster_known_nodes:{count}\r".encode() in self.ask(index, "CLUSTER", "INFO")
+        return (f"cluster_known_nodes:{count}\r".encode() in self.ask(index, "CLUSTER", "INFO")
+                and b"handshake" not in self.ask(index, "CLUSTER", "NODES"))
+
+    def _is_well(self, index: int) -> bool:
+        """Whether a server takes no other one for failed, nor for one that may have."""
+        nodes = self.ask(index, "CLUSTER", "NODES").decode().split("\r\n")[1].splitlines()
+        return all({"fail", "fail?"}.isdisjoint(node.split()[2].split(",")) for node in nodes)
+
+    def _end_join(self) -> bool:
+        """Gives the servers the settings of a cluster that is complete. Where one is taken for
+        failed, it stays so for two such time-outs: then it is waited for with a short one."""
+        indices = range(len(self.addresses))
+        self._configure(self._settings)
+        if all(b"cluster_state:ok" in self.ask(index, "CLUSTER", "INFO") and self._is_well(index)
+               for index in indices):
+            return True
+        self._configure(JOIN_SETTINGS)
+        return False
+
+    def _configure(self, settings: dict[str, str]) -> None:
+        for index in range(len(self.addresses)):
+            for name in JOIN_SETTINGS:
+                self._require(index, "CONFIG", "SET", name, settings[name])
 
     def _replicas_in_slots(self, index: int) -> int:
-        return self.ask(index, "CLUSTER", "NODES").count(b" slave ") + self.ask(
-            index, "CLUSTER", "NODES").count(b"myself,slave ")
+        return self.ask(index, "CLUSTER", "NODES").count(b"slave")
 
     def _wait(self, holds) -> None:
         end = time.monotonic() + WAIT_S
         while not holds():
             if time.monotonic() > end:
-                raise RuntimeError("the servers do not become a cluster")
+                nodes = b"; ".join(self.ask(index, "CLUSTER", "NODES")
+                                   for index in range(len(self.addresses)))
+                raise RuntimeError("the servers do not become a cluster: "
+                                   + " ".join(nodes.decode(errors="replace").split()))
             time.sleep(0.05)
 
     def kill(self, index: int) -> None:

@@ -47,6 +47,20 @@ ManifestMark ParseMark(const std::string& content) {
   return {.state = ManifestMark::State::kDamaged};
 }
 
+// The name of the MANIFEST that CURRENT names.
+absl::StatusOr<std::string> CurrentManifest(rocksdb::Env* env, const std::string& store) {
+  std::string current;
+  const rocksdb::Status read = rocksdb::ReadFileToString(env, store + "/CURRENT", &current);
+  HPS_RETURN_IF_ERROR(FromRocksStatus(read, absl::StrCat("reading '", store, "/CURRENT'")));
+  while (current.ends_with('\n')) current.pop_back();
+  return current;
+}
+
+uint64_t NumberOf(const std::string& manifest) {
+  uint64_t number = 0;
+  return std::sscanf(manifest.c_str(), "MANIFEST-%" SCNu64, &number) == 1 ? number : 0;
+}
+
 }  // namespace
 
 absl::Status WriteManifestMark(rocksdb::DB& db, const std::string& store) {
@@ -56,6 +70,14 @@ absl::Status WriteManifestMark(rocksdb::DB& db, const std::string& store) {
                                       absl::StrCat("store '", store, "': listing its files")));
   for (const std::string& file : files) {
     if (!file.starts_with("/MANIFEST-")) continue;
+    // After a failed change of the MANIFEST, RocksDB 7.8 names one that CURRENT does not name,
+    // until it makes another one.
+    HPS_ASSIGN_OR_RETURN(const std::string current, CurrentManifest(db.GetEnv(), store));
+    if (NumberOf(current) < NumberOf(file.substr(1))) {
+      return absl::UnavailableError(absl::StrCat("store '", store, "': CURRENT names ", current,
+                                                 ", and RocksDB ", file.substr(1),
+                                                 ": hps.manifest stays as it was"));
+    }
     const std::string line = MarkLine(absl::StrCat(file.substr(1), " ", manifest_bytes));
     return WriteFileDurably(db.GetEnv(), store + kMarkFile, line + line);
   }
@@ -63,12 +85,11 @@ absl::Status WriteManifestMark(rocksdb::DB& db, const std::string& store) {
 }
 
 absl::Status WriteManifestMark(rocksdb::Env* env, const std::string& store) {
-  std::string current;
+  HPS_ASSIGN_OR_RETURN(const std::string current, CurrentManifest(env, store));
   uint64_t bytes = 0;
-  rocksdb::Status read = rocksdb::ReadFileToString(env, store + "/CURRENT", &current);
-  while (current.ends_with('\n')) current.pop_back();
-  if (read.ok()) read = env->GetFileSize(store + "/" + current, &bytes);
-  HPS_RETURN_IF_ERROR(FromRocksStatus(read, absl::StrCat("reading the MANIFEST of '", store, "'")));
+  const rocksdb::Status sized = env->GetFileSize(store + "/" + current, &bytes);
+  HPS_RETURN_IF_ERROR(
+      FromRocksStatus(sized, absl::StrCat("reading the MANIFEST of '", store, "'")));
   const std::string line = MarkLine(absl::StrCat(current, " ", bytes));
   return WriteFileDurably(env, store + kMarkFile, line + line);
 }

@@ -29,7 +29,8 @@ struct ManifestMark {
   uint64_t bytes = 0;
 };
 
-// Durable on return.
+// Durable on return. UNAVAILABLE: CURRENT names an older MANIFEST than RocksDB does, as after a
+// change of the MANIFEST that failed; the former mark, which is right as well, stays.
 absl::Status WriteManifestMark(rocksdb::DB& db, const std::string& store);
 // The same for a store that no database has open: the whole MANIFEST that CURRENT names.
 absl::Status WriteManifestMark(rocksdb::Env* env, const std::string& store);
