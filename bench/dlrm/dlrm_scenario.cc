@@ -44,6 +44,10 @@ constexpr double kSettled = 0.002;         // and the growth that ends it
 constexpr double kSettleSecondsMax = 60;
 constexpr size_t kChecksMax = 4;  // batches whose rows are compared byte by byte
 
+// The tables of the click log are so small that with rows of usual width most of a level's memory
+// would be what each table costs besides its rows.
+constexpr uint32_t kLogDim = 1024;
+
 // A directory that has real data; its folder criteo-8k has Criteo's click log.
 constexpr char kDataVariable[] = "HPS_REAL_DATA";
 
@@ -109,7 +113,7 @@ class World {
   // The tables of a click log.
   static absl::StatusOr<std::unique_ptr<World>> Create(const std::string& directory,
                                                        RecordedClicks clicks) {
-    ClickModel model(clicks, ClickModel::Shape().dim);
+    ClickModel model(clicks, kLogDim);
     return Filled(
         std::unique_ptr<World>(new World(directory, std::move(model), std::move(clicks))));
   }
