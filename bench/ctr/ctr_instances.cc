@@ -137,7 +137,7 @@ class CtrStore {
 
   absl::Status ImportTable(size_t table) const {
     std::vector<Key> keys(tables_.rows(table));
-    for (size_t i = 0; i < keys.size(); ++i) keys[i] = ClickModel::KeyOf(table, i + 1);
+    for (size_t i = 0; i < keys.size(); ++i) keys[i] = tables_.KeyOf(table, i + 1);
     std::vector<float> rows(keys.size() * kDim);
     std::minstd_rand random(static_cast<uint32_t>(table) + 1);
     for (float& value : rows) value = static_cast<float>(random() % 2048) * 1e-4F - 0.1F;

@@ -156,7 +156,7 @@ class CtrModel {
     std::mt19937_64 random(table + 1);
     std::uniform_real_distribution<float> distribution(-0.1F, 0.1F);
     std::vector<Key> keys(tables_.rows(table));
-    for (size_t i = 0; i < keys.size(); ++i) keys[i] = ClickModel::KeyOf(table, i + 1);
+    for (size_t i = 0; i < keys.size(); ++i) keys[i] = tables_.KeyOf(table, i + 1);
     std::vector<float> rows(keys.size() * kDim);
     for (float& value : rows) value = distribution(random);
     ImportRequest request;

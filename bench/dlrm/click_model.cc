@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <ranges>
 
 #include "absl/strings/str_cat.h"
 
@@ -22,15 +23,24 @@ ClickModel::ClickModel(const Shape& shape) : dim_(shape.dim) {
     uint64_t rows = kCriteoRows[table % kCriteoRows.size()];
     if (rows > kSmallTableRows)
       rows = std::max<uint64_t>(1, static_cast<uint64_t>(static_cast<double>(rows) * shape.scale));
-    first_row_.push_back(row_count_);
-    rows_.push_back(rows);
-    row_count_ += rows;
+    AddTable(rows);
   }
+}
+
+ClickModel::ClickModel(const RecordedClicks& clicks, uint32_t dim) : dim_(dim), keys_(clicks.keys) {
+  for (const std::vector<Key>& keys : keys_) AddTable(keys.size());
+}
+
+void ClickModel::AddTable(uint64_t rows) {
+  first_row_.push_back(row_count_);
+  rows_.push_back(rows);
+  row_count_ += rows;
 }
 
 std::string ClickModel::TableName(size_t table) { return absl::StrCat("t", table); }
 
-Key ClickModel::KeyOf(size_t table, uint64_t rank) {
+Key ClickModel::KeyOf(size_t table, uint64_t rank) const {
+  if (!keys_.empty()) return keys_[table][rank - 1];
   return static_cast<Key>(MixBits((static_cast<uint64_t>(table) << 48) + rank));
 }
 
@@ -44,7 +54,7 @@ void ClickModel::WriteRow(size_t table, Key key, std::span<std::byte> row) const
 }
 
 ClickStream::ClickStream(const ClickModel& model, double alpha, uint64_t seed)
-    : model_(model), alpha_(alpha), random_(seed) {
+    : model_(model), random_(seed) {
   for (size_t table = 0; table < model.table_count(); ++table) {
     const uint64_t rows = model.rows(table);
     ranks_.emplace_back(rows, alpha);
@@ -55,13 +65,32 @@ ClickStream::ClickStream(const ClickModel& model, double alpha, uint64_t seed)
   }
 }
 
+ClickStream::ClickStream(const ClickModel& model, const RecordedClicks& clicks)
+    : model_(model), clicks_(&clicks), random_(0), next_samples_(clicks.table_count()) {
+  const auto sample_count = static_cast<double>(clicks.sample_count());
+  for (const std::vector<uint64_t>& counts : clicks.counts) {
+    std::vector<double>& shares = shares_.emplace_back(1);
+    uint64_t sum = 0;
+    for (const uint64_t count : counts)
+      shares.push_back(static_cast<double>(sum += count) / sample_count);
+  }
+}
+
+uint64_t ClickStream::NextRank(size_t table) {
+  if (clicks_ == nullptr) return ranks_[table].Sample(random_);
+  size_t& sample = next_samples_[table];
+  const uint64_t rank = clicks_->ranks[sample * clicks_->table_count() + table];
+  sample = (sample + 1) % clicks_->sample_count();
+  return rank;
+}
+
 void ClickStream::Next(size_t batch, std::vector<Key>* keys, std::vector<uint64_t>* places) {
   keys->resize(model_.table_count() * batch);
   places->resize(keys->size());
   for (size_t table = 0; table < model_.table_count(); ++table) {
     for (size_t i = table * batch; i < (table + 1) * batch; ++i) {
-      const uint64_t rank = ranks_[table].Sample(random_);
-      (*keys)[i] = ClickModel::KeyOf(table, rank);
+      const uint64_t rank = NextRank(table);
+      (*keys)[i] = model_.KeyOf(table, rank);
       (*places)[i] = model_.PlaceOf(table, rank);
     }
   }
@@ -71,10 +100,11 @@ double ClickStream::SharesAbove(double threshold, uint64_t* row_count) const {
   double share = 0;
   *row_count = 0;
   for (const std::vector<double>& shares : shares_) {
-    // The first rank's probability is shares[1]; that of rank r is shares[1] * r^-alpha.
-    const double rank = std::pow(shares[1] / threshold, 1 / alpha_);
-    const auto count =
-        static_cast<uint64_t>(std::clamp(rank, 0.0, static_cast<double>(shares.size() - 1)));
+    // Probabilities fall with the rank.
+    const auto ranks = std::views::iota(size_t{1}, shares.size());
+    const auto end = std::ranges::partition_point(
+        ranks, [&](size_t rank) { return shares[rank] - shares[rank - 1] >= threshold; });
+    const auto count = static_cast<size_t>(end - ranks.begin());
     *row_count += count;
     share += shares[count];
   }
@@ -85,14 +115,25 @@ double ClickStream::BestHitRate(uint64_t row_count) const {
   if (row_count >= model_.row_count()) return 1;
   // Rows with a probability of at least a threshold: lower thresholds take more rows.
   double low = 1e-15, high = 1, share = 0;
+  uint64_t held = 0;
   for (int step = 0; step < 100; ++step) {
     const double threshold = std::sqrt(low * high);
     uint64_t taken = 0;
     const double taken_share = SharesAbove(threshold, &taken);
     (taken > row_count ? low : high) = threshold;
-    if (taken <= row_count) share = taken_share;
+    if (taken > row_count) continue;
+    held = taken;
+    share = taken_share;
   }
-  return share;
+  // Of the rows with the next probability, which may be many, some are held.
+  return share + static_cast<double>(row_count - held) * low / static_cast<double>(shares_.size());
+}
+
+double ClickStream::BestHitRate(std::span<const uint64_t> rows_by_table) const {
+  double share = 0;
+  for (size_t table = 0; table < shares_.size(); ++table)
+    share += shares_[table][std::min<uint64_t>(rows_by_table[table], model_.rows(table))];
+  return share / static_cast<double>(shares_.size());
 }
 
 }  // namespace hps::bench

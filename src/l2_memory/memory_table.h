@@ -58,6 +58,7 @@ class MemoryTable final : public LossyTable, public DirectReadable {
   std::optional<size_t> BeginDirectReads() override;
   void EndDirectReads(size_t reads) override;
   const DirectRows& direct_rows() const override { return direct_rows_; }
+  void StopPinning() override { region_.wanted.store(false, std::memory_order_relaxed); }
 
  private:
   MemoryTable(const TableLayout& layout, uint64_t bytes_max, Parts parts,

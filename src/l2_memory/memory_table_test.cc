@@ -462,6 +462,7 @@ class TestPinner final : public HostMemoryPinner {
   void Pin(PinnedRegion& region) override {
     ++asked;
     memory = region.memory;
+    asked_for = &region;
     if (!refuses) region.readable = true;
   }
   bool Unpin(PinnedRegion& region) override {
@@ -475,6 +476,7 @@ class TestPinner final : public HostMemoryPinner {
   size_t asked = 0;
   size_t returned = 0;
   std::span<std::byte> memory;
+  const PinnedRegion* asked_for = nullptr;  // valid as long as its table
 };
 
 // What a device finds of a key: the row's address; null = none.
@@ -566,6 +568,17 @@ TEST(MemoryTableTest, DevicesDoNotReadWhatIsNotPinned) {
   pinner.refuses = true;
   EXPECT_FALSE(is_readable({.huge_pages = false, .pinner = &pinner}, 64));
   EXPECT_EQ(pinner.returned, 2u);
+}
+
+TEST(MemoryTableTest, ATableThatWillBeFreedIsNotToBePinned) {
+  TestPinner pinner;
+  const MemoryTierOptions options = {.huge_pages = false, .pinner = &pinner};
+  auto table = Open(options, 64, MemoryTierBytesFor(1000, 64, options));
+  Insert(*table, Range(0, 1000), 64);
+  ASSERT_EQ(pinner.asked, 1u);
+  EXPECT_TRUE(pinner.asked_for->wanted);
+  dynamic_cast<DirectReadable*>(table.get())->StopPinning();
+  EXPECT_FALSE(pinner.asked_for->wanted);
 }
 
 TEST(MemoryTableTest, MemoryThatAHangingDeviceMayReadStaysMapped) {

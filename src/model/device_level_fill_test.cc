@@ -111,6 +111,7 @@ TEST_F(DeviceLevelTest, PreloadFillsWhatFits) {
   const LevelStatistics l1 = store->Statistics().tables.front().l1;
   EXPECT_GT(l1.entries, kRows * 995 / 1000);
   EXPECT_EQ(l1.evictions, 0u);
+  EXPECT_EQ(l1.not_admitted, 0u);
 }
 
 TEST_F(DeviceLevelTest, LoadsHotKeysAtStart) {
@@ -133,9 +134,29 @@ TEST_F(DeviceLevelTest, OfTooManyHotKeysTheHottestStay) {
   config_.model = {{.name = "m", .table = {{.name = "t", .l1_hot_keys = KeysFile(hot)}}}};
   Import(Files("t", 30'000, 3));
   const auto store = Open();
+  EXPECT_EQ(store->Statistics().tables.front().l1.not_admitted, 0u) << "none has to be frequent";
   const std::vector<Key> hottest(hot.begin(), hot.begin() + 4096);
   EXPECT_GE(LookUp(*store, "t", hottest).counts[kL1], hottest.size() - 40)
       << "next to none is lost";
+}
+
+// Catches: a filter that keeps rows out of the new table which the old one held.
+TEST_F(DeviceLevelTest, ASwitchOfAFullTableBringsWhatItHeld) {
+  config_.l1.bytes_max = 2 * Need(5000);  // for both incarnations
+  config_.model = {{.name = "m", .table = {{.name = "t", .l1_bytes = Need(5000)}}}};
+  Import(Files("t", 20'000, 1));
+  const auto store = Open();
+  for (Key first = 0; first < 20'000; first += 1000) {
+    LookUp(*store, "t", Iota(1000, first));
+    Drain(*store);
+  }
+  const LevelStatistics before = store->Statistics().tables.front().l1;
+  EXPECT_GT(before.not_admitted, 5000u) << "it is full";
+  ASSERT_TRUE(store->Import(Files("t", 20'000, 2)).ok());
+  const LevelStatistics after = store->Statistics().tables.front().l1;
+  EXPECT_GE(after.entries, before.entries * 95 / 100);
+  EXPECT_EQ(after.insertions, before.entries) << "each row that it held, no other";
+  EXPECT_EQ(after.not_admitted, 0u);
 }
 
 // Catches: a process that is told to end but continues to fill its devices.

@@ -10,6 +10,11 @@
 #include "types/units.h"
 
 namespace hps {
+namespace {
+
+bool IsWanted(const PinnedRegion& region) { return region.wanted.load(std::memory_order_relaxed); }
+
+}  // namespace
 
 L2Pinner::L2Pinner(std::vector<DeviceCache*> caches, uint64_t bytes_max, Executor& executor)
     : caches_(std::move(caches)),
@@ -41,7 +46,7 @@ void L2Pinner::Post() {
 PinnedRegion* L2Pinner::TakeWaiting() {
   const auto found =
       std::ranges::find_if(waiting_, [bytes_left = bytes_left_](const PinnedRegion* region) {
-        return region->memory.size() <= bytes_left;
+        return IsWanted(*region) && region->memory.size() <= bytes_left;
       });
   if (found != waiting_.end()) {
     PinnedRegion* const region = *found;
@@ -49,12 +54,14 @@ PinnedRegion* L2Pinner::TakeWaiting() {
     bytes_left_ -= region->memory.size();
     return region;
   }
-  if (!waiting_.empty() && !std::exchange(said_full_, true)) {
+  const auto left_out =
+      std::ranges::find_if(waiting_, [](const PinnedRegion* region) { return IsWanted(*region); });
+  if (left_out != waiting_.end() && !std::exchange(said_full_, true)) {
     LogInfo(
         absl::StrCat("level 2: GPUs do not read all tables by themselves, because "
                      "l2.pinned_bytes_max = ",
                      FormatByteSize(bytes_max_), " is used up; the first one left out has ",
-                     waiting_.front()->memory.size(), " bytes"));
+                     (*left_out)->memory.size(), " bytes"));
   }
   return nullptr;
 }
@@ -71,13 +78,13 @@ void L2Pinner::PinWaiting() {
         return;
       }
     }
-    const absl::Status pinned = PinParts(region->memory);
+    const absl::Status pinned = PinParts(*region);
     MutexLock lock(mutex_);
     if (pinned.ok()) {
       region->readable.store(true, std::memory_order_release);
     } else {
       bytes_left_ += region->memory.size();
-      if (!std::exchange(said_refused_, true)) {
+      if (!absl::IsCancelled(pinned) && !std::exchange(said_refused_, true)) {
         LogWarning(
             absl::StrCat("level 2: a table's memory can't be pinned, so GPUs do not read it "
                          "by themselves: ",
@@ -89,10 +96,12 @@ void L2Pinner::PinWaiting() {
   }
 }
 
-absl::Status L2Pinner::PinParts(std::span<std::byte> memory) {
+absl::Status L2Pinner::PinParts(const PinnedRegion& region) {
+  const std::span<std::byte> memory = region.memory;
   for (size_t begin = 0; begin < memory.size(); begin += kPartBytes) {
     const auto part = memory.subspan(begin, std::min(kPartBytes, memory.size() - begin));
-    const absl::Status pinned = caches_.front()->PinHostMemory(part);
+    const absl::Status pinned = IsWanted(region) ? caches_.front()->PinHostMemory(part)
+                                                 : absl::CancelledError("its table ends");
     if (pinned.ok()) continue;
     UnpinParts(memory.first(begin));
     return pinned;
@@ -116,6 +125,7 @@ bool L2Pinner::DevicesAnswer() {
 bool L2Pinner::Unpin(PinnedRegion& region) {
   {
     MutexLock lock(mutex_);
+    region.wanted.store(false, std::memory_order_relaxed);
     if (std::erase(waiting_, &region) > 0) return true;
     while (pinning_ == &region) pinning_ended_.Wait(mutex_);
   }

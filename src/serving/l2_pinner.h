@@ -2,8 +2,9 @@
 // budget l2.pinned_bytes_max lasts.
 //
 // A table asks for it when it is half full, so tables that fill first come first. One that the
-// budget has no room for waits until another table returns its part. Memory is pinned in parts, in
-// the background: lookups on the devices wait for some milliseconds per part.
+// budget has no room for waits until another table returns its part; it is passed over if it will
+// be freed soon itself. Memory is pinned in parts, in the background: lookups on the devices wait
+// for some milliseconds per part, and the end of a table that is being pinned waits for one part.
 //
 // Thread-safe.
 #pragma once
@@ -48,7 +49,9 @@ class L2Pinner final : public HostMemoryPinner {
   void PinWaiting();
   // The first region that the budget has room for, whose bytes are taken; null = none.
   PinnedRegion* TakeWaiting() HPS_REQUIRES(mutex_);
-  absl::Status PinParts(std::span<std::byte> memory);
+  // Errors: those of DeviceCache::PinHostMemory, CANCELLED (not wanted any more). Nothing of the
+  // region is pinned then.
+  absl::Status PinParts(const PinnedRegion& region);
   void UnpinParts(std::span<std::byte> memory);
   bool DevicesAnswer();
 

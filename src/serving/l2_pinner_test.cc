@@ -2,9 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
+#include <thread>
 #include <vector>
+
+#include "base/clock.h"
 
 #include "testing/fakes/manual_executor.h"
 
@@ -26,6 +31,8 @@ class PinningCache final : public DeviceCache {
     return absl::UnimplementedError("has no calls");
   }
   absl::Status PinHostMemory(std::span<std::byte> memory) override {
+    ++pins;
+    if (on_pin) on_pin();
     if (pinned.size() == parts_max) return absl::ResourceExhaustedError("no more can be pinned");
     EXPECT_LE(memory.size(), L2Pinner::kPartBytes);
     EXPECT_TRUE(pinned.emplace(memory.data(), memory.size()).second) << "pinned twice";
@@ -49,6 +56,8 @@ class PinningCache final : public DeviceCache {
   }
 
   std::map<std::byte*, size_t> pinned;
+  size_t pins = 0;  // parts that were to be pinned
+  std::function<void()> on_pin;
   size_t parts_max = SIZE_MAX;
   bool hangs = false;
   size_t waits = 0;
@@ -131,6 +140,60 @@ TEST_F(L2PinnerTest, MemoryOfADeviceThatHangsStaysPinned) {
   executor_.RunAll();
   EXPECT_FALSE(next.readable) << "the budget counts what is still pinned";
   EXPECT_TRUE(pinner_->Unpin(next));
+}
+
+// Catches: a model that is unloaded, or replaced, pins the table that waits while the first one
+// is freed, and only then frees that one, too.
+TEST_F(L2PinnerTest, ATableThatWillBeFreedIsPassedOver) {
+  PinnedRegion first{.memory = Memory(1, 4 * kPart)};
+  PinnedRegion going{.memory = Memory(2, 3 * kPart)};
+  PinnedRegion next{.memory = Memory(3, 2 * kPart)};
+  for (PinnedRegion* region : {&first, &going, &next}) pinner_->Pin(*region);
+  executor_.RunAll();
+  ASSERT_TRUE(first.readable);
+  cache_.pins = 0;
+  going.wanted = false;
+  EXPECT_TRUE(pinner_->Unpin(first));
+  executor_.RunAll();
+  EXPECT_FALSE(going.readable);
+  EXPECT_TRUE(next.readable) << "it has got what is left";
+  EXPECT_EQ(cache_.pins, 2u);
+  EXPECT_TRUE(pinner_->Unpin(going));
+  EXPECT_TRUE(pinner_->Unpin(next));
+  EXPECT_TRUE(cache_.pinned.empty());
+}
+
+TEST_F(L2PinnerTest, PinningEndsEarlyWhereTheTableWillBeFreed) {
+  PinnedRegion going{.memory = Memory(1, 4 * kPart)};
+  PinnedRegion next{.memory = Memory(2, 4 * kPart)};
+  cache_.on_pin = [&] { going.wanted = going.wanted && cache_.pins < 2; };
+  pinner_->Pin(going);
+  pinner_->Pin(next);
+  executor_.RunAll();
+  EXPECT_FALSE(going.readable);
+  EXPECT_TRUE(next.readable) << "the budget is whole again";
+  EXPECT_EQ(cache_.pins, 2u + 4u) << "the rest of a part is pinned";
+  EXPECT_EQ(cache_.bytes(), 4 * kPart);
+  EXPECT_TRUE(pinner_->Unpin(going));
+  EXPECT_EQ(cache_.waits, 0u) << "no device has read it";
+  EXPECT_TRUE(pinner_->Unpin(next));
+}
+
+// Catches: the end of a table that waits until all of its memory has been pinned.
+TEST_F(L2PinnerTest, TheEndOfATableThatIsBeingPinnedWaitsForOnePart) {
+  PinnedRegion region{.memory = Memory(1, 4 * kPart)};
+  std::thread end;
+  cache_.on_pin = [&] {
+    if (cache_.pins > 1) return;
+    end = std::thread([&] { EXPECT_TRUE(pinner_->Unpin(region)); });
+    const TimePoint latest = RealClock().Now() + std::chrono::seconds(60);
+    while (region.wanted && RealClock().Now() < latest) std::this_thread::yield();
+  };
+  pinner_->Pin(region);
+  executor_.RunAll();
+  end.join();
+  EXPECT_EQ(cache_.pins, 1u);
+  EXPECT_TRUE(cache_.pinned.empty());
 }
 
 TEST_F(L2PinnerTest, ATableMayEndBeforeItIsItsTurn) {

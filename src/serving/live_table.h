@@ -94,9 +94,12 @@ class LiveTable {
   const LevelHealth& l1_health(size_t cache) const { return *l1_[cache].health; }
 
   // True once the table's model has switched to snapshots without it: promotions into it are
-  // dropped.
+  // dropped, and its level 2 is not pinned any more, if it is not yet.
   bool retired() const { return retired_.load(std::memory_order_relaxed); }
-  void Retire() { retired_.store(true, std::memory_order_relaxed); }
+  void Retire() {
+    retired_.store(true, std::memory_order_relaxed);
+    if (l2_direct_ != nullptr) l2_direct_->StopPinning();
+  }
 
  private:
   struct CacheSlot {

@@ -71,6 +71,10 @@ class DirectReadable {
 
   // Valid while reads are under way.
   virtual const DirectRows& direct_rows() const = 0;
+
+  // The table will be freed soon: its memory is not pinned from here on, unless all of it is pinned
+  // already.
+  virtual void StopPinning() = 0;
 };
 
 }  // namespace hps

@@ -14,6 +14,9 @@ namespace hps {
 struct PinnedRegion {
   std::span<std::byte> memory;        // whole pages
   std::atomic<bool> readable{false};  // set once all of it is pinned
+  // Cleared by its owner when the memory will be freed soon: pinning does not begin after that, and
+  // ends early if it is under way.
+  std::atomic<bool> wanted{true};
 };
 
 class HostMemoryPinner {
@@ -21,12 +24,13 @@ class HostMemoryPinner {
   virtual ~HostMemoryPinner() = default;
 
   // Begins to pin the region. Returns at once. The region stays as it is if the budget does not
-  // last, until another region returns its part, or if the system refuses. At most once per region.
+  // last, until another region returns its part, if the system refuses, or if the region is not
+  // wanted any more. At most once per region.
   virtual void Pin(PinnedRegion& region) = 0;
 
-  // Ends that, after every Pin; the region is not used from here on. Waits for devices that may
-  // still read it because a lookup gave up on them. False if a device hangs: then the memory must
-  // stay mapped until the process ends.
+  // Ends that, after every Pin; the region is not used from here on. If pinning is under way, it is
+  // ended early. Waits for devices that may still read the region because a lookup gave up on them.
+  // False if a device hangs: then the memory must stay mapped until the process ends.
   virtual bool Unpin(PinnedRegion& region) = 0;
 };
 

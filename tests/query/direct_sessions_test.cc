@@ -225,6 +225,70 @@ TEST_F(DirectSessionsTest, ADeviceThatFailsLeavesNoReadsBehind) {
   }
 }
 
+// Catches: rows that the host had fetched for a lookup that failed, sent for the next one, whose
+// misses the device reads.
+TEST_F(DirectSessionsTest, AFailedLookupLeavesNothingToADirectOne) {
+  for (const TierFault fault : {TierFault::kFail, TierFault::kFailLate}) {
+    ClearLevel1();
+    const auto session = NewSession();
+    std::vector<Key> lacking = KeysFrom(0, 50);
+    lacking[7] = kRows - 1;  // in level 3 only: reads in vain, so that the host is next
+    ExpectRows(Ask(*session, lacking), lacking);
+    const std::vector<Key> failing = KeysFrom(500, 200);
+    faults_.Plan(TierOperation::kMisses,
+                 {.fault = fault, .status = absl::ResourceExhaustedError("planned")});
+    ExpectRows(Ask(*session, failing), failing);
+    faults_.Clear();
+    const uint64_t before = calls_with_pieces();
+    const std::vector<Key> keys = KeysFrom(1000, 300);
+    const WorldAnswer answer = Ask(*session, keys);
+    ExpectRows(answer, keys);
+    EXPECT_THAT(answer.statuses, Each(KeyStatus::kHitL2));
+    EXPECT_EQ(answer.counts[KeyStatus::kHitL2], keys.size());
+    EXPECT_EQ(calls_with_pieces(), before) << "the device has answered, and the host sent nothing";
+    ExpectNoReads();
+  }
+}
+
+// Takes note of memory that is to be pinned, and pins none.
+class NotingPinner final : public HostMemoryPinner {
+ public:
+  void Pin(PinnedRegion& region) override { regions.push_back(&region); }
+  bool Unpin(PinnedRegion& region) override { return std::erase(regions, &region) == 1; }
+
+  std::vector<PinnedRegion*> regions;
+};
+
+// Catches: an unload that has memory pinned of tables which it is about to free.
+TEST_F(DirectSessionsTest, TablesOfAnUnloadedModelAreNotPinnedAnyMore) {
+  NotingPinner pinner;
+  const MemoryTierOptions options{.huge_pages = false, .pinner = &pinner};
+  const auto tier = MakeMemoryTier(options);
+  EpochDomain domain;
+  ManualExecutor reclaim;
+  LiveModel model("n", domain, reclaim);
+  std::vector<std::shared_ptr<LiveTable>> tables;
+  for (const char* const name : {"n/a", "n/b"}) {
+    const TableSpec spec{.name = name, .dim = kDim};
+    LiveTable::Parts parts;
+    parts.l3 = std::make_unique<PlainDurableTable>(spec, 1);
+    parts.l2 = *tier->OpenTable(spec, 1, MemoryTierBytesFor(kRows, kRowBytes, options));
+    StampedQuery rows(kStamp, KeysFrom(0, kRows), 1, kRowBytes);
+    ASSERT_TRUE(parts.l2->Insert(rows.batch(), 0).ok());
+    tables.push_back(*LiveTable::Create(std::move(parts)));
+  }
+  ASSERT_EQ(pinner.regions.size(), 2u);
+  const std::shared_ptr<LiveTable> kept = tables[1];
+  ASSERT_TRUE(model.Publish(std::move(tables)).ok());
+  ASSERT_TRUE(model.Publish({kept}).ok());
+  EXPECT_FALSE(pinner.regions[0]->wanted);
+  EXPECT_TRUE(pinner.regions[1]->wanted);
+  model.Unload();
+  EXPECT_FALSE(pinner.regions[1]->wanted);
+  reclaim.RunAll();
+  EXPECT_EQ(pinner.regions.size(), 1u) << "one is kept here";
+}
+
 // Lookups on several threads, with outputs in both memories, while rows change, level 2 evicts
 // and is cleared, and level 1 is emptied again and again: no torn row, none of another key, none
 // that is older than a change that had ended before the lookup, or than one seen before.

@@ -123,7 +123,8 @@ bool StagedFetch::AddKnownMisses(Ahead& ahead, const DeviceMissesSoFar& misses) 
 void StagedFetch::Fetch(std::span<TableLookup> tables, std::span<QueryLookup> queries,
                         Duration send_wait_max) {
   send_wait_max_ = send_wait_max;
-  if (!std::exchange(begun_, false)) {
+  const bool fetched_ahead = std::exchange(begun_, false);
+  if (!fetched_ahead) {
     helpers_called_ = 0;  // those of the call before have been dismissed
     Begin(tables, queries);
   }
@@ -131,7 +132,8 @@ void StagedFetch::Fetch(std::span<TableLookup> tables, std::span<QueryLookup> qu
   ahead_end_ = copied_ahead_.end > 0 ? Progress{piece_count_, bytes_} : Progress();
   AddRest(tables);
   sent_ = ahead_end_;
-  last_helpers_ = HelpersWanted();
+  // A call of which the device has read all misses says nothing about those that the host fetches.
+  if (fetched_ahead || piece_count_ > 0) last_helpers_ = HelpersWanted();
   if (piece_count_ > 0) {
     AnnouncePieces();
     SpinLimit limit(kLastPiecesSpin);

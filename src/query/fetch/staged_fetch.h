@@ -61,7 +61,7 @@ class StagedFetch final : private ForkJoinTeam::Work {
   // The lookup whose misses are fetched from now on. Between calls, or pieces of a call.
   void set_lookup(CacheLookup& lookup) { lookup_ = &lookup; }
 
-  // Has as many helpers woken as the last call needed.
+  // Has as many helpers woken as the last call needed whose misses the host fetched.
   void CallHelpers();
 
   // From the call's Begin until the probe is done, or the deadline: asks L2 for the misses as they

@@ -359,6 +359,52 @@ TEST_F(StagedFetchTest, HelpersAreCalledWhereTheWorkIsWorthIt) {
   executor_.RunAll();
 }
 
+// Catches: helpers that are not called because the call before had as many, which have gone.
+TEST_F(StagedFetchTest, EachCallThatIsNotFetchedAheadCallsItsHelpers) {
+  Use(executor_, {.piece_bytes = 128, .alone_max = std::chrono::microseconds(10)});
+  for (int call = 0; call < 3; ++call) {
+    Begin({&a_}, 3000);
+    fetch_->Fetch(works_, queries_, kSendWaitMax);
+    ExpectAnswers();
+    EXPECT_EQ(executor_.queued_count(), 2);
+    executor_.RunAll();
+  }
+}
+
+// Catches: a call without a helper because the device has read the misses of the call before.
+TEST_F(StagedFetchTest, ACallThatTheDeviceAnswersLeavesTheNumberOfHelpers) {
+  Use(executor_, {.piece_bytes = 128, .alone_max = std::chrono::microseconds(10)});
+  Begin({&a_}, 3000);
+  fetch_->Fetch(works_, queries_, kSendWaitMax);
+  executor_.RunAll();
+  Begin({&a_}, 100);
+  queries_[0].direct = true;
+  works_[0].misses.ClearPending();
+  fetch_->Fetch(works_, queries_, kSendWaitMax);
+  EXPECT_THAT(cache_.call.rows_sent, IsEmpty());
+  EXPECT_EQ(executor_.queued_count(), 0);
+  fetch_->CallHelpers();
+  EXPECT_EQ(executor_.queued_count(), 2) << "as many as the host's last call needed";
+  fetch_->DismissHelpers();
+  executor_.RunAll();
+}
+
+// Catches: pieces of a call that has come to nothing, sent as answers of the next one, which is not
+// fetched ahead because the device may read level 2.
+TEST_F(StagedFetchTest, ACallThatComesToNothingLeavesNothingToTheNext) {
+  ahead_ = true;
+  Begin({&a_}, 60);
+  ASSERT_EQ(queries_[0].fetched_ahead, 60);
+  fetch_->DismissHelpers();
+  lookup_.Abandon();
+  const uint64_t fetched = a_.l2_log->keys_fetched;
+  ahead_ = false;
+  Begin({&a_}, 100);
+  fetch_->Fetch(works_, queries_, kSendWaitMax);
+  ExpectAnswers();
+  EXPECT_EQ(a_.l2_log->keys_fetched - fetched, 100) << "each of its own misses, and no other";
+}
+
 TEST_F(StagedFetchTest, APieceThatFailsStaysOpenAndTheOthersStand) {
   const ApplyEpoch open = a_.served->epochs().Begin();
   Begin({&a_}, 40);
