@@ -3,7 +3,8 @@
 #
 #   tools/fuzz.sh BUILD SECONDS [PROGRAM...]     all programs of BUILD/fuzz without names
 #
-# Each begins with the inputs in BUILD/corpus/PROGRAM and adds those that reach new code. What
+# Each begins with the inputs in tests/fuzz_seeds/PROGRAM, where there are any, and in
+# BUILD/corpus/PROGRAM, to which it adds those that reach new code. What
 # libFuzzer says is in BUILD/logs/PROGRAM.log. The first program that finds something ends the run
 # with status 1; the input is then in BUILD/found.
 set -euo pipefail
@@ -24,9 +25,12 @@ for path in "${programs[@]}"; do
   fi
   corpus=$build/corpus/$program log=$build/logs/$program.log
   mkdir -p "$corpus" "$build/found" "$build/logs"
+  inputs=("$corpus") seeds=$(dirname "$0")/../tests/fuzz_seeds/$program
+  if [[ -d $seeds ]]; then inputs+=("$seeds"); fi
   # HPS_FUZZ_SEEDS: fuzz_grpc_wire writes its first inputs there.
   if ! HPS_FUZZ_SEEDS=$corpus "$build/fuzz/$program" -max_total_time="$seconds" -max_len=8192 \
-    -timeout=60 -artifact_prefix="$build/found/" -print_final_stats=1 "$corpus" >"$log" 2>&1; then
+    -timeout=60 -artifact_prefix="$build/found/" -print_final_stats=1 "${inputs[@]}" \
+    >"$log" 2>&1; then
     tail -n 60 "$log" >&2
     echo "fuzz: $program failed; all that it said is in $log, the input in $build/found" >&2
     exit 1

@@ -198,6 +198,18 @@ TEST(RequestHeadTest, ReadsChunks) {
   }
 }
 
+// Would catch Beast's assertion that ended the process: the last chunk, the first one, in pieces.
+TEST(RequestHeadTest, ReadsABodyWithoutBytesInPieces) {
+  for (const std::string text : {"0\r\n\r\n", "000\r\n\r\n", "0;a=b\r\nT: u\r\n\r\n"}) {
+    for (const size_t step : {1, 2, 3, 4, 5}) {
+      const Chunked result = ReadChunks(text + "rest", step);
+      EXPECT_EQ(result.code, 0) << text << step;
+      EXPECT_EQ(result.body, "");
+      EXPECT_EQ(result.consumed, text.size()) << text << step;
+    }
+  }
+}
+
 TEST(RequestHeadTest, RefusesBadChunks) {
   for (const char* text :
        {"x\r\nabc\r\n", "3\nabc\r\n0\r\n\r\n", "3\r\nabcX\r\n0\r\n\r\n", "-3\r\nabc\r\n",
