@@ -296,7 +296,7 @@ TEST(RedisFaultsTest, AMasterWithoutReplicaEnds) {
 // The replica lacks what the master had not passed on: its rows are not asked for.
 TEST(RedisFaultsTest, AReplicaTakesOver) {
   TestRedis redis(
-      {.count = 6, .cluster = true, .replicas = 1, .settings = {"cluster-node-timeout=1000"}});
+      {.count = 6, .cluster = true, .replicas = 1, .settings = {"cluster-node-timeout=3000"}});
   Watched table(Quick(redis.Config()));
   ASSERT_TRUE(table.Recovers());
   for (size_t master = 0; master < 2; ++master) {

@@ -93,7 +93,7 @@ TEST_F(RedisReplicasTest, AReplicaTakesOver) {
   ReadFromReplicas(table);
   table.Update();
   for (size_t server = 0; server < redis_.addresses().size(); ++server)
-    redis_.Ask(server, {"CONFIG", "SET", "cluster-node-timeout", "1000"});
+    redis_.Ask(server, {"CONFIG", "SET", "cluster-node-timeout", "3000"});
   redis_.Kill(0);
   for (int call = 0; call < 20; ++call) {
     table.Fetch();

@@ -175,7 +175,7 @@ TEST_F(MemoryRedisTest, MemoryAnswersWhileRedisIsDown) {
 // Rows of memory may outlive changes that Redis has lost, and the other way round.
 TEST_F(MemoryRedisTest, NoRowGoesBackWhileMastersAreReplaced) {
   TestRedis redis(
-      {.count = 6, .cluster = true, .replicas = 1, .settings = {"cluster-node-timeout=1000"}});
+      {.count = 6, .cluster = true, .replicas = 1, .settings = {"cluster-node-timeout=3000"}});
   RedisConfig config = redis.Config();
   config.timeout = std::chrono::milliseconds(300);
   Open(config);
