@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <ranges>
 
 #include "absl/strings/str_cat.h"
 
@@ -100,11 +99,12 @@ double ClickStream::SharesAbove(double threshold, uint64_t* row_count) const {
   double share = 0;
   *row_count = 0;
   for (const std::vector<double>& shares : shares_) {
-    // Probabilities fall with the rank.
-    const auto ranks = std::views::iota(size_t{1}, shares.size());
-    const auto end = std::ranges::partition_point(
-        ranks, [&](size_t rank) { return shares[rank] - shares[rank - 1] >= threshold; });
-    const auto count = static_cast<size_t>(end - ranks.begin());
+    // Probabilities fall with the rank: the last rank with one that is not below the threshold.
+    size_t count = 0;
+    for (size_t end = shares.size(); count + 1 < end;) {
+      const size_t middle = count + (end - count) / 2;
+      (shares[middle] - shares[middle - 1] >= threshold ? count : end) = middle;
+    }
     *row_count += count;
     share += shares[count];
   }
