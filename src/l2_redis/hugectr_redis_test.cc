@@ -321,7 +321,8 @@ TEST_F(HugectrRedisTest, AServerThatComesBackIsListed) {
 
 // The only hash is at a master that ends: the replica that takes its place has it.
 TEST_F(HugectrRedisTest, AReplicaThatTakesAMastersPlaceIsListed) {
-  TestRedis redis({.count = 6, .cluster = true, .replicas = 1});
+  TestRedis redis(
+      {.count = 6, .cluster = true, .replicas = 1, .settings = {"cluster-node-timeout=3000"}});
   const std::string hash = HugectrHashName("m/t", 0);
   const size_t owner = RedisSlotOf(hash) * 3 / kRedisSlotCount;
   for (const Key key : KeysOf(0, 3))

@@ -82,6 +82,8 @@ class ModelManagerTest : public StoreFilesTest {
  protected:
   ModelManagerTest() : StoreFilesTest(uint64_t{16} << 20) {
     config_.l2.preload = 1.0;
+    // A table takes all of its memory when it is pinned, which is some time after its import.
+    config_.l2.pinned_bytes_max = 0;
     config_.l1.bytes_max = uint64_t{1} << 20;
     config_.l1.preload = 1.0;
     devices_.decorate = [this](std::unique_ptr<DeviceCache> cache) {

@@ -87,7 +87,7 @@ class PlannedState {
   absl::Status CompareFetch(DurableTable& table, size_t number) const;
   absl::Status CompareScan(DurableTable& table, size_t number) const;
 
-  const EventPlan plan_;
+  EventPlan plan_;
   uint64_t events_ = 0;
   std::array<Table, kPlannedTableCount> tables_;
 };
