@@ -164,7 +164,6 @@ void RedisClient::LearnSlots(Deadline deadline) {
     if (!learnt.ok()) learnt = LearnSlotsFromAny(/*bypassed=*/true, deadline);
     learn_again_ = RealClock().Now() + kLearnInterval;
     if (learnt.ok()) {
-      slots_outdated_ = false;
       if (options_.credentials.reads_replicas)
         replicas_until_.store(RealClock().Now() + kReplicasInterval, std::memory_order_relaxed);
       slots_learnt_.fetch_add(1, std::memory_order_relaxed);
@@ -217,6 +216,8 @@ absl::Status RedisClient::LearnSlotsFrom(RedisNode& node, Deadline deadline) {
     slots_.SetOwner(static_cast<uint16_t>(slot), owners[slot]);
     slots_.SetReplica(static_cast<uint16_t>(slot), replicas[slot]);
   }
+  // No request goes to a slot without an owner, so no answer would say later that it has one.
+  slots_outdated_ = std::ranges::find(owners, nullptr) != owners.end();
   return absl::OkStatus();
 }
 

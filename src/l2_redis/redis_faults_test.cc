@@ -293,6 +293,17 @@ TEST(RedisFaultsTest, AMasterWithoutReplicaEnds) {
   EXPECT_TRUE(table.Recovers());
 }
 
+// Catches: slots that had no owner when they were learnt, and are never learnt again.
+TEST(RedisFaultsTest, AServerDoesNotKnowWhoHasSlots) {
+  TestRedis redis({.count = 3, .cluster = true});
+  RedisConfig config = redis.Config();
+  config.nodes.resize(1);
+  // Until their owner tells server 0 again.
+  ASSERT_EQ(redis.Ask(0, {"CLUSTER", "DELSLOTSRANGE", "5462", "10922"}).text, "OK");
+  Watched table(config);
+  EXPECT_TRUE(table.Recovers());
+}
+
 // The replica lacks what the master had not passed on: its rows are not asked for.
 TEST(RedisFaultsTest, AReplicaTakesOver) {
   TestRedis redis(
