@@ -235,14 +235,14 @@ TEST_F(KafkaFaults, ABrokerThatIsAloneRestarts) {
     }
     for (int i = 0; i < 20; ++i, ++round) ASSERT_TRUE(Publish(*producer, round).ok());
     const TimePoint end = RealClock().Now() + kFaultPatience;
-    while (source->Statistics().health.ok()) {
+    // A broker that is slow to end may leave a question without an answer first: DEADLINE_EXCEEDED.
+    while (source->Statistics().health.code() != absl::StatusCode::kUnavailable) {
       ASSERT_LT(RealClock().Now(), end);
       const auto batch = source->Poll(RealClock().Now() + std::chrono::milliseconds(50));
       ASSERT_TRUE(batch.ok()) << batch.status();
       EXPECT_TRUE(batch->events.empty() || batch->events[0].kind == UpdateEvent::Kind::kStarted);
       for (const UpdateRecord& record : batch->records) verifier.Take(record);
     }
-    EXPECT_EQ(source->Statistics().health.code(), absl::StatusCode::kUnavailable);
     kafka.Start(0);
     const absl::Status flushed = producer->Flush(kFaultPatience);
     ASSERT_TRUE(flushed.ok()) << flushed;
