@@ -98,8 +98,9 @@ absl::StatusOr<ServerClient> ServerClient::Open(const ServerArguments& arguments
 
 absl::StatusOr<std::string> ServerClient::Send(const Post& post,
                                                std::chrono::nanoseconds timeout) const {
+  const Clock::time_point now = Clock::now();
   const Clock::time_point deadline =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout);
+      now + std::min<Clock::duration>(timeout, Clock::time_point::max() - now);
   auto pause = kRetryMin;
   while (true) {
     HttpOptions options = options_;

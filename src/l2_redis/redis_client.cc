@@ -204,6 +204,8 @@ absl::Status RedisClient::LearnSlotsFrom(RedisNode& node, Deadline deadline) {
   HPS_ASSIGN_OR_RETURN(const Reply reply, asked);
   HPS_ASSIGN_OR_RETURN(const std::vector<SlotRange> ranges,
                        ParseClusterSlots(reply, node.address()));
+  // It has left the cluster, or was never in it.
+  if (ranges.empty()) return absl::CancelledError("the node knows no slots");
   std::vector<RedisNode*> owners(kRedisSlotCount);
   std::vector<RedisNode*> replicas(kRedisSlotCount);
   for (const SlotRange& range : ranges) {

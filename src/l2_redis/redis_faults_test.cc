@@ -304,6 +304,20 @@ TEST(RedisFaultsTest, AServerDoesNotKnowWhoHasSlots) {
   EXPECT_TRUE(table.Recovers());
 }
 
+// Catches: a server that has left the cluster, whose answer takes the owners of all slots away.
+TEST(RedisFaultsTest, AServerHasLeftTheCluster) {
+  TestRedis redis({.count = 3, .cluster = true});
+  TestRedis left({.count = 1, .cluster = true});
+  ASSERT_EQ(left.Ask(0, {"CLUSTER", "RESET", "HARD"}).text, "OK");
+  RedisConfig config = redis.Config();
+  config.replica_reads = true;  // the slots are learnt again and again, from each node in turn
+  config.nodes.push_back(left.Config().nodes[0]);
+  Watched table(config);
+  ASSERT_TRUE(table.Recovers());
+  const uint64_t learnt = table.statistics().slot_maps_learnt;
+  while (table.statistics().slot_maps_learnt < learnt + 5) ASSERT_EQ(table.Fetch(), kKeys);
+}
+
 // The replica lacks what the master had not passed on: its rows are not asked for.
 TEST(RedisFaultsTest, AReplicaTakesOver) {
   TestRedis redis(

@@ -68,8 +68,8 @@ absl::StatusOr<OpenedSharedTable> OpenHugectrTable(const std::shared_ptr<RedisCl
   }
   if (!info.positions.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "the store has applied changes to it since its import, and Redis has the rows of before "
-        "(l2.redis.hugectr_import_id = '",
+        "the store has read its update stream since its import, or was changed directly, and Redis "
+        "has the rows of before (l2.redis.hugectr_import_id = '",
         config.hugectr_import_id,
         "'): import the rows that HugeCTR HPS has in Redis now, under another import id"));
   }

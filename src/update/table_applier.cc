@@ -533,7 +533,7 @@ void TableApplier::UpdateNeed(LiveTable& live) {
   for (size_t cache = 0; cache < kCachesMax; ++cache) {
     if (live.l1(cache) == nullptr) continue;
     needs |= !changed_.empty() || overflowed_ || full_is_open_;
-    needs |= live.l1_health(cache).needs_clearing();
+    needs |= live.l1_health(cache).needs_clearing() && !l1_unraised_[cache].overflowed;
   }
   needs_refresh_ = needs;
 }
