@@ -171,8 +171,7 @@ class Servers:
         for index in range(masters, masters * (replicas + 1)):
             name = self.ask(index % masters, "CLUSTER", "MYID").split(b"\r\n")[1].decode()
             self._require(index, "CLUSTER", "REPLICATE", name)
-        self._wait(lambda: all(b"cluster_state:ok" in self.ask(index, "CLUSTER", "INFO")
-                               for index in range(count)))
+        self._wait(lambda: all(self._is_complete(index) for index in range(count)))
         self._wait(lambda: all(b"master_link_status:up" in self.ask(index, "INFO", "replication")
                                for index in range(masters, masters * (replicas + 1))))
         self._wait(lambda: all(self._replicas_in_slots(index) == masters * replicas
@@ -193,6 +192,11 @@ class Servers:
         return (f"cluster_known_nodes:{count}\r".encode() in self.ask(index, "CLUSTER", "INFO")
                 and b"handshake" not in self.ask(index, "CLUSTER", "NODES"))
 
+    def _is_complete(self, index: int) -> bool:
+        """Whether a server knows who has each slot. Its state is `ok` without that, too."""
+        info = self.ask(index, "CLUSTER", "INFO")
+        return b"cluster_state:ok" in info and b"cluster_slots_ok:16384\r" in info
+
     def _is_well(self, index: int) -> bool:
         """Whether a server takes no other one for failed, nor for one that may have."""
         nodes = self.ask(index, "CLUSTER", "NODES").decode().split("\r\n")[1].splitlines()
@@ -203,8 +207,7 @@ class Servers:
         failed, it stays so for two such time-outs: then it is waited for with a short one."""
         indices = range(len(self.addresses))
         self._configure(self._settings)
-        if all(b"cluster_state:ok" in self.ask(index, "CLUSTER", "INFO") and self._is_well(index)
-               for index in indices):
+        if all(self._is_complete(index) and self._is_well(index) for index in indices):
             return True
         self._configure(JOIN_SETTINGS)
         return False
