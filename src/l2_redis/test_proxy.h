@@ -32,8 +32,8 @@ class TestProxy {
     size_t cut_after = kNever;    // so many bytes: then the connection is closed
     size_t stall_after = kNever;  // so many bytes: then nothing comes any more
     std::string instead;          // said in the place of each piece of a reply
-    std::string instead_of;       // ... only to commands with this text, which reach nobody
-    bool swallows = false;        // commands reach nobody
+    std::string instead_of;       // ... only to commands with this text, which no server gets
+    bool swallows = false;        // no server gets a command
     Duration delay{};             // of each piece of a reply
   };
 

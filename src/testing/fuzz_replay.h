@@ -20,7 +20,7 @@ inline std::string Mutated(std::string text, const std::vector<std::string>& pie
   const size_t changes = 1 + random() % 4;
   for (size_t i = 0; i < changes && !text.empty(); ++i) {
     const size_t at = random() % text.size();
-    switch (random() % 5) {
+    switch (random() % 6) {
       case 0:
         text[at] = static_cast<char>(random());
         break;
@@ -32,6 +32,9 @@ inline std::string Mutated(std::string text, const std::vector<std::string>& pie
         break;
       case 3:
         text.resize(at);
+        break;
+      case 4:
+        text.insert(at, 1 + random() % 8, static_cast<char>(random()));
         break;
       default:
         text.insert(at, text.substr(random() % text.size(), random() % 40));

@@ -53,6 +53,21 @@ class HugectrStoreTest : public StoreFilesTest {
     return firsts;
   }
 
+  // Imports keys 0 to 99 of m/t from Redis under the id that ReadRedisAsLevelTwo names.
+  void ImportWithId() {
+    for (Key key = 0; key < 100; ++key) Put("m/t", key, 1);
+    ImportRequest request = FromRedis("m/t");
+    request.import_id = "as-exported";
+    request.update_start = UpdateStart();
+    Import(request);
+  }
+  void ReadRedisAsLevelTwo() {
+    config_.l2.kind = L2Kind::kRedis;
+    config_.l2.redis = redis_.Config();
+    config_.l2.redis.hugectr_import_id = "as-exported";
+    config_.lookup.timeout = 2 * config_.l2.redis.timeout;
+  }
+
   TestRedis redis_{{.count = 3, .cluster = true}};
 };
 
@@ -126,20 +141,13 @@ TEST_F(HugectrStoreTest, AHashOfAnotherNumberOfPartitionsIsNotImported) {
 
 // Rows come from Redis where it has them, from the store where not, and nothing is written.
 TEST_F(HugectrStoreTest, RedisIsAReadOnlyLevelTwoOfOneImport) {
-  for (Key key = 0; key < 100; ++key) Put("m/t", key, 1);
-  ImportRequest request = FromRedis("m/t");
-  request.import_id = "as-exported";
-  request.update_start = UpdateStart();
-  Import(request);
+  ImportWithId();
   for (Key key = 0; key < 50; ++key) Put("m/t", key, 2);  // so that the level can be told
   for (Key key = 50; key < 100; ++key) {
     const std::string hash = HugectrHashName("m/t", HugectrPartition(key, kHugectrPartitions));
     redis_.Ask(HugectrTestOwner(redis_, hash), {"HDEL", hash, HugectrTestKey(key)});
   }
-  config_.l2.kind = L2Kind::kRedis;
-  config_.l2.redis = redis_.Config();
-  config_.l2.redis.hugectr_import_id = "as-exported";
-  config_.lookup.timeout = 2 * config_.l2.redis.timeout;
+  ReadRedisAsLevelTwo();
   const auto store = Store::Open(config_, OpenMode::kReadWrite);
   ASSERT_TRUE(store.ok()) << store.status();
   std::vector<float> expected(100, 1);
@@ -164,11 +172,7 @@ TEST_F(HugectrStoreTest, RedisIsAReadOnlyLevelTwoOfOneImport) {
 
 // An update stream was read between the import and the setting.
 TEST_F(HugectrStoreTest, ATableThatHasChangedIsAnsweredFromTheStore) {
-  for (Key key = 0; key < 100; ++key) Put("m/t", key, 1);
-  ImportRequest request = FromRedis("m/t");
-  request.import_id = "as-exported";
-  request.update_start = UpdateStart();
-  Import(request);
+  ImportWithId();
   {
     const auto durable = OpenDurableStore(config_.store, OpenMode::kReadWrite, StoreRole::kCommand);
     ASSERT_TRUE(durable.ok()) << durable.status();
@@ -187,10 +191,7 @@ TEST_F(HugectrStoreTest, ATableThatHasChangedIsAnsweredFromTheStore) {
                              .positions = {&position, 1}})
                     .ok());
   }
-  config_.l2.kind = L2Kind::kRedis;
-  config_.l2.redis = redis_.Config();
-  config_.l2.redis.hugectr_import_id = "as-exported";
-  config_.lookup.timeout = 2 * config_.l2.redis.timeout;
+  ReadRedisAsLevelTwo();
   const auto store = Store::Open(config_, OpenMode::kReadWrite);
   ASSERT_TRUE(store.ok()) << store.status();
   LookupCounts counts;

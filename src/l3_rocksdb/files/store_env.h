@@ -22,8 +22,9 @@ namespace hps {
 // Thread-safe. Uses the threads of RocksDB's default environment, and all else of it.
 std::unique_ptr<rocksdb::Env> NewStoreEnv(const std::shared_ptr<rocksdb::FileSystem>& files);
 
-// What NowMicros of these environments is at `time`, exactly: a deadline computed from what is left
-// of it moves by as long as the thread pauses between its looks at the two clocks. Thread-safe.
+// What NowMicros of these environments returns at `time`. Pass RocksDB a deadline by this function:
+// "NowMicros plus the time that is left" would be late by the time that the thread is paused
+// between reading the two clocks. Thread-safe.
 uint64_t StoreMicrosAt(TimePoint time);
 
 }  // namespace hps

@@ -132,7 +132,8 @@ void StagedFetch::Fetch(std::span<TableLookup> tables, std::span<QueryLookup> qu
   ahead_end_ = copied_ahead_.end > 0 ? Progress{piece_count_, bytes_} : Progress();
   AddRest(tables);
   sent_ = ahead_end_;
-  // A call of which the device has read all misses says nothing about those that the host fetches.
+  // If the device has read all misses by itself, this call does not tell how many helpers the next
+  // one needs.
   if (fetched_ahead || piece_count_ > 0) last_helpers_ = HelpersWanted();
   if (piece_count_ > 0) {
     AnnouncePieces();

@@ -8,6 +8,7 @@
 
 #include "server/grpc_codec/fuzz_target.h"
 #include "server/grpc_codec/test_infer_messages.h"
+#include "testing/fuzz_replay.h"
 
 namespace hps::server {
 namespace {
@@ -46,34 +47,6 @@ std::vector<std::string> BadMessages() {
           Input("f", "FP32", {1}, Field(5, Field(6, "123"))),
           Request(3) + Input("u", "INT32", {1}, Field(5, Number(2, 7))),  // raw and typed
           Field(3, "\xc3\x28")};
-}
-
-std::string Mutated(std::string message, const std::vector<std::string>& pieces,
-                    std::mt19937_64& random) {
-  const size_t changes = 1 + random() % 4;
-  for (size_t k = 0; k < changes && !message.empty(); ++k) {
-    const size_t at = random() % message.size();
-    switch (random() % 6) {
-      case 0:
-        message[at] = static_cast<char>(random());
-        break;
-      case 1:
-        message.erase(at, 1 + random() % 8);
-        break;
-      case 2:
-        message.insert(at, 1 + random() % 8, static_cast<char>(random()));
-        break;
-      case 3:
-        message.insert(at, message.substr(random() % message.size(), random() % 40));
-        break;
-      case 4:
-        message.insert(at, pieces[random() % pieces.size()]);
-        break;
-      default:
-        message.resize(at);
-    }
-  }
-  return message;
 }
 
 TEST(GrpcInferFuzzTest, GoodAndBadMessages) {
