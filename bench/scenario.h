@@ -43,7 +43,8 @@ struct Options {
   bool quick = false;     // small sizes: shows that the scenario works, measures nothing of worth
   int device = -1;        // the GPU to measure; -1 = none, or the first where there has to be one
   // Of scenarios with cases: how many rows large tables have (dlrm), all cases and not the usual
-  // ones (dlrm, refresh), only those whose name has this in it (dlrm, ctr on a device).
+  // ones (dlrm, refresh) or a large level 2 (session on a device), only those whose name has this
+  // in it (dlrm, ctr on a device).
   double scale = 0.25;
   bool full = false;
   std::string only;

@@ -10,7 +10,7 @@ std::span<const NamedScenario> Scenarios() {
       {.name = "l2", .run = RunL2Scenario},
       {.name = "l3", .run = RunL3Scenario},
       {.name = "import", .run = RunImportScenario},
-      {.name = "session", .run = RunSessionScenario, .takes_device = true},
+      {.name = "session", .run = RunSessionScenario, .takes_device = true, .has_cases = true},
       {.name = "dlrm", .run = RunDlrmScenario, .takes_device = true, .has_cases = true},
       {.name = "dense", .run = RunDenseScenario, .takes_device = true, .needs_device = true},
       {.name = "serve", .run = RunServeScenario},

@@ -179,6 +179,7 @@ class Model {
 
 // The keys of all calls of one kind, on the device.
 struct Batch {
+  size_t row_count = 0;  // of the table
   size_t key_count = 0;
   bool misses = false;
   bool pinned = false;  // the device may read level 2 by itself
@@ -200,7 +201,7 @@ class Measurement {
   }
 
   absl::StatusOr<Batch> MakeBatch(size_t key_count, bool misses, size_t row_count) {
-    Batch batch{.key_count = key_count, .misses = misses};
+    Batch batch{.row_count = row_count, .key_count = key_count, .misses = misses};
     std::mt19937_64 random(key_count + (misses ? 1 : 0));
     for (size_t set = 0; set < kKeySets; ++set) {
       std::unordered_set<Key> missing;
@@ -227,7 +228,8 @@ class Measurement {
         .keys = {batch.device_keys[set % kKeySets], batch.key_count},
         .rows = {rows_, batch.key_count * kRowBytes},
         .status = {static_cast<KeyStatus*>(static_cast<void*>(status_)), batch.key_count}};
-    const DeviceLookupRequest request{.queries = {&query, 1}, .stream = device_.stream()};
+    const DeviceLookupRequest request{
+        .queries = {&query, 1}, .stream = device_.stream(), .stream_is_idle = true};
     LookupCounts counts;
     const Stopwatch watch;
     HPS_RETURN_IF_ERROR(model_.session(number_).Lookup(request, &counts));
@@ -301,6 +303,7 @@ class Measurement {
                   .params = {{"dim", absl::StrCat(kDim)},
                              {"keys", absl::StrCat(batch.key_count)},
                              {"missing", batch.misses ? "10 %" : "none"},
+                             {"rows", absl::StrCat(batch.row_count)},
                              {"threads", absl::StrCat(model_.thread_count())}},
                   .unit = "us",
                   .figure = call_us,
@@ -430,7 +433,9 @@ absl::StatusOr<std::vector<Result>> MeasureSessionsOnTwo(std::array<DeviceCache*
 absl::StatusOr<std::vector<Result>> RunSessionOnDevice(const Options& options) {
   const SessionOnDeviceSizes sizes =
       options.quick ? SessionOnDeviceSizes{size_t{64} << 10, {1024, 8192}, 20}
-                    : SessionOnDeviceSizes{size_t{4} << 20, {1024, 4096, 32'768, 131'072}, 500};
+      : options.full
+          ? SessionOnDeviceSizes{size_t{64} << 20, {1024, 4096, 16'384}, 500}
+          : SessionOnDeviceSizes{size_t{4} << 20, {1024, 4096, 16'384, 32'768, 131'072}, 500};
   HPS_ASSIGN_OR_RETURN(const auto device, OpenDevice(options.device));
   HPS_ASSIGN_OR_RETURN(const auto cache, MakeCache(options.device, sizes.row_count));
   HPS_ASSIGN_OR_RETURN(auto results, MeasureSessionOnDevice(*cache, *device, sizes));

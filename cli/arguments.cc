@@ -239,7 +239,8 @@ CLI::App* AddBench(CLI::App& app, BenchArguments& arguments) {
       ->check(CLI::Range(0.0001, 1.0))
       ->capture_default_str();
   command->add_flag("--full", arguments.full,
-                    "dlrm: every case, over 10 minutes; refresh: a cache of 10 GB");
+                    "dlrm: every case, over 10 minutes; refresh: a cache of 10 GB; session "
+                    "with --device: 32 GB in level 2");
   command->add_option("--only", arguments.only, "dlrm, ctr: cases with this in their name")
       ->type_name("TEXT");
   command->footer("Example:\n  hps bench l2\n  hps bench session --out session.json");

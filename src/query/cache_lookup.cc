@@ -293,7 +293,7 @@ void CacheLookup::AddPieces(size_t number, QueryLookup& query) {
   if (end > 0) add();
 }
 
-absl::Status CacheLookup::Finish(std::span<QueryLookup> queries, Deadline deadline) {
+absl::Status CacheLookup::Finish(std::span<QueryLookup> queries, Deadline deadline, bool waits) {
   const DeviceCallLease call = std::move(call_);
   HPS_RETURN_IF_ERROR(sent_);
   const auto widens = [](const DeviceCacheQuery& request) {
@@ -301,7 +301,7 @@ absl::Status CacheLookup::Finish(std::span<QueryLookup> queries, Deadline deadli
   };
   if (std::ranges::any_of(requests_, widens)) HPS_RETURN_IF_ERROR(call->ConvertToFloat32());
   // Costs nothing where all has hit and the device has written it itself.
-  if (ready_on_return_ || probes_again_) HPS_RETURN_IF_ERROR(call->Wait(deadline));
+  if (ready_on_return_ || probes_again_ || waits) HPS_RETURN_IF_ERROR(call->Wait(deadline));
   for (size_t i = 0; i < queries.size(); ++i) queries[i].counts = call->counts(i);
   ProlongBypasses(queries);
   ConvertRows(queries);

@@ -100,10 +100,10 @@ class CacheLookup {
   void SendAnswered(std::span<QueryLookup> queries, Deadline deadline);
 
   // Ends the call and takes the counts. Waits until the rows are there where the caller needs them
-  // on return, which is on the host and where no stream of the caller's could be waited for; and
-  // where a piece was probed again, for the counts.
+  // on return, which is on the host and where no stream of the caller's could be waited for; where
+  // a piece was probed again, for the counts; and where the caller wants to wait.
   // Errors: those of DeviceCall::Finish and Wait.
-  absl::Status Finish(std::span<QueryLookup> queries, Deadline deadline);
+  absl::Status Finish(std::span<QueryLookup> queries, Deadline deadline, bool waits);
 
   // Waits for a probe whose misses have not been taken, if there is one: until it ends, the device
   // may write hits to outputs in its memory.

@@ -156,8 +156,9 @@ absl::Status LookupSessionImpl::AnswerThroughCache(const DeviceCallPlace& place,
   const std::span<TableLookup> tables = piece_->tables;
   const MemorySpace space = place.space;
   const auto send_answered = [&] { cache.SendAnswered(queries, DeviceDeadline(space)); };
-  if (!std::exchange(piece_->probes, false))
-    HPS_RETURN_IF_ERROR(Probe(place));  // hits go to their places
+  const bool is_probed = std::exchange(piece_->probes, false);
+  const TimePoint began = shared_.fetch.clock().Now();
+  if (!is_probed) HPS_RETURN_IF_ERROR(Probe(place));  // hits go to their places
   begin_next();
   staged_fetch_->set_lookup(cache);
   const Deadline probe_deadline = DeviceDeadline(space);
@@ -175,11 +176,17 @@ absl::Status LookupSessionImpl::AnswerThroughCache(const DeviceCallPlace& place,
   ApplyMissPolicy(TableLookup::Top::kL2, guard);
   send_answered();  // nothing that is known waits for L3
   HPS_RETURN_IF_ERROR(cache.sent());
+  const bool asks_l3 = std::ranges::any_of(
+      tables, [](const TableLookup& table) { return !table.misses.pending().empty(); });
   level_fetch_.Fetch(tables, FetchJob::Level::kL3, guard, deadline_, send_answered);
   ServeDefaults();
   send_answered();
   staged_fetch_->Promote(tables, guard);  // while the device is at its copies
-  return cache.Finish(queries, DeviceDeadline(space));
+  const bool is_timed =
+      direct_choice_.wants_time() && !is_probed && !asks_l3 && !place.is_behind_callers_work;
+  HPS_RETURN_IF_ERROR(cache.Finish(queries, DeviceDeadline(space), is_timed));
+  if (is_timed) direct_choice_.NoteTime(shared_.fetch.clock().Now() - began);
+  return absl::OkStatus();
 }
 
 // ---- Its steps, in order ----

@@ -109,7 +109,7 @@ class DirectCallsTest : public DirectWorldTest {
 
 TEST_F(DirectCallsTest, TheDeviceAnswersMissesThatLevel2Holds) {
   PlainCacheMemory host(MemorySpace::kHost);
-  for (const size_t row_bytes : {128, 256, 512}) {
+  for (const size_t row_bytes : {48, 64, 128, 256, 512}) {
     const auto level2 = OpenLevel2(kTable, row_bytes, kRows, kRows);
     auto level1 = *cache_->OpenTable(row_bytes, cache_->TableBytes(row_bytes, kRows));
     std::vector<Key> even;
@@ -216,14 +216,15 @@ TEST_F(DirectCallsTest, PiecesReplaceTheDevicesAnswers) {
   }
 }
 
-// Widths without a kernel for it, several widths, more tables than a launch carries: a device may
-// read level 2 or not, but it says what it has answered.
+// Widths without a kernel of their own, several widths, more tables than a launch carries: a device
+// says what it has answered.
 TEST_F(DirectCallsTest, RowsOfAnyKindAreRight) {
   struct Case {
     std::vector<size_t> row_bytes;
+    bool is_read = true;
   };
   for (const Case& c : {Case{{64}}, Case{{16}}, Case{{1040}}, Case{{128, 512}}, Case{{2048, 64}},
-                        Case{std::vector<size_t>(40, 128)}}) {
+                        Case{{128, 48, 64}}, Case{std::vector<size_t>(40, 128), false}}) {
     SCOPED_TRACE(testing::Message() << c.row_bytes.size() << " x " << c.row_bytes[0]);
     std::map<size_t, std::unique_ptr<LossyTable>> tables;
     for (const size_t row_bytes : c.row_bytes) {
@@ -243,6 +244,7 @@ TEST_F(DirectCallsTest, RowsOfAnyKindAreRight) {
     const DeviceMisses misses = *call->Misses(kNoDeadline);
     std::vector<uint8_t> direct(misses.direct.begin(), misses.direct.end());
     direct.resize(queries.size());
+    for (size_t q = 0; q < queries.size(); ++q) ASSERT_TRUE(direct[q] == 1 || !c.is_read) << q;
     for (size_t q = 0; q < queries.size(); ++q)
       if (direct[q] == 0) FinishAll(*call, misses.keys[q], q, c.row_bytes[q], 7);
     ASSERT_EQ(call->Wait(kNoDeadline), absl::OkStatus());

@@ -35,9 +35,9 @@ struct QueryView {
   KeyStatus* status = nullptr;  // null = not requested; not written for misses
   uint32_t key_count = 0;
   uint32_t first_key = 0;  // keys of the previous queries; where its part of the buffers begins
-  // Not null: the device answers misses from it as far as it can. It does so only where the rows of
-  // all queries have one width of 128, 256 or 512 bytes and are aligned to 16 bytes, and of few
-  // misses (kDirectMissesMax in query_task.h).
+  // Not null: the device answers misses from it as far as it can. It does so only where rows are a
+  // multiple of 16 bytes, and aligned to as many, of at most 32 queries, and of few misses
+  // (kDirectMissesMax in query_task.h).
   const DirectRows* direct = nullptr;
 };
 

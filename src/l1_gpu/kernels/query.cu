@@ -92,11 +92,7 @@ cudaError_t LaunchKind(const Request& request, CopyKind kind) {
   }
 }
 
-// The widths whose kernels can read level 2. Others are not worth the size of the program.
-bool MayReadLevel2(CopyKind kind) {
-  return kind == CopyKind::kUnits32 || kind == CopyKind::kUnits16 || kind == CopyKind::kUnits8;
-}
-
+// `kind` is that of all tasks, or kBytes; level 2 is read for those whose rows are units.
 template <int kTasks>
 cudaError_t LaunchDirect(const Request& request, CopyKind kind) {
   const bool tiny = request.key_count <= kTinyCallKeys;
@@ -107,9 +103,15 @@ cudaError_t LaunchDirect(const Request& request, CopyKind kind) {
     case CopyKind::kUnits16:
       return tiny ? Launch<RowsOfUnits<16, 4, 4>, kTasks, 128, 8, true>(request)
                   : Launch<RowsOfUnits<16, 16, 4, true>, kTasks, 128, 8, true>(request);
-    default:
+    case CopyKind::kUnits8:
       return tiny ? Launch<RowsOfUnits<8, 4, 4>, kTasks, 128, 8, true>(request)
                   : Launch<RowsOfUnits<8, 16, 4>, kTasks, 128, 8, true>(request);
+    case CopyKind::kUnits4:
+      return Launch<RowsOfUnits<4, 16, 4>, kTasks, 128, 8, true>(request);
+    case CopyKind::kUnits:
+      return Launch<RowsOfWidth<uint4, 8, 4>, kTasks, 128, 8, true>(request);
+    default:
+      return Launch<RowsOfAnyKind<8>, kTasks, 128, 8, true>(request);
   }
 }
 
@@ -132,6 +134,16 @@ WriteSequence* SequenceOf(std::span<const QueryView> queries) {
   return first == queries.end() ? nullptr : first->table.write_sequence;
 }
 
+CopyKind KindOf(const QueryView& query) {
+  const uint64_t rows = reinterpret_cast<uintptr_t>(query.rows);
+  return CopyKindOf(query.table.row_bytes, rows | query.row_stride_bytes);
+}
+
+// The device reads level 2's rows in units of 16 bytes.
+bool MayReadLevel2(const QueryView& query) {
+  return query.direct != nullptr && KindOf(query) >= CopyKind::kUnits;
+}
+
 }  // namespace
 
 QueryTask TaskOfQuery(const QueryView& query) {
@@ -147,8 +159,7 @@ QueryTask TaskOfQuery(const QueryView& query) {
   task.slab_count = query.table.slab_count;
   task.stamp_epoch = static_cast<uint8_t>(query.table.stamp_epoch);
   task.row_bytes = static_cast<uint16_t>(query.table.row_bytes);
-  const uint64_t rows = reinterpret_cast<uintptr_t>(query.rows);
-  task.kind = CopyKindOf(query.table.row_bytes, rows | query.row_stride_bytes);
+  task.kind = KindOf(query);
   return task;
 }
 
@@ -163,7 +174,7 @@ cudaError_t LaunchTasks(std::span<const QueryTask> tasks, std::span<const Direct
   }
   if (tasks.size() > kTasksInLaunch) return Launch<RowsOfAnyKind<8>, 0, 128, 8>(request);
   const CopyKind kind = CommonKind(tasks);
-  if (!direct.empty() && MayReadLevel2(kind)) {
+  if (!direct.empty()) {
     return tasks.size() == 1 ? LaunchDirect<1>(request, kind)
                              : LaunchDirect<kTasksInLaunch>(request, kind);
   }
@@ -184,10 +195,9 @@ cudaError_t LaunchQuery(std::span<const QueryView> queries, const MissBuffers& m
   const QueryCall call = {SequenceOf(queries), generation, true, misses};
   std::array<DirectRows, kTasksInLaunch> all_direct;
   std::span<const DirectRows> direct;
-  const auto reads_level2 = [](const QueryView& query) { return query.direct != nullptr; };
-  if (queries.size() <= kTasksInLaunch && std::ranges::any_of(queries, reads_level2)) {
-    std::ranges::transform(queries, all_direct.begin(), [&](const QueryView& query) {
-      return reads_level2(query) ? *query.direct : DirectRows();
+  if (queries.size() <= kTasksInLaunch && std::ranges::any_of(queries, MayReadLevel2)) {
+    std::ranges::transform(queries, all_direct.begin(), [](const QueryView& query) {
+      return MayReadLevel2(query) ? *query.direct : DirectRows();
     });
     direct = std::span(all_direct).first(queries.size());
   }

@@ -11,7 +11,7 @@ namespace hps {
 enum class CopyKind : uint8_t {
   kBytes,    // units of one byte
   kWords,    // units of 4 bytes
-  kUnits,    // units of 16 bytes, any number
+  kUnits,    // units of 16 bytes, any number; so are all kinds from here on
   kUnits4,   // 64 bytes
   kUnits8,   // 128 bytes
   kUnits16,  // 256 bytes
@@ -66,6 +66,6 @@ struct QueryCall {
 
 // Misses of a launch for which level 2 is read, at most: twice as many as the host asks the device
 // for (query/direct_choice.h), since it only guesses their number. The others are left to the host.
-inline constexpr uint32_t kDirectMissesMax = 2048;
+inline constexpr uint32_t kDirectMissesMax = 4096;
 
 }  // namespace hps
