@@ -35,7 +35,7 @@ struct Buffers {
   std::vector<KeyStatus*> statuses;
 };
 
-// `keys` are int64 or uint64, or uint32 pairs with the same bytes (hps.jax._words). `outputs` are
+// `keys` are of 64 bits, or pairs of 32 bits with the same bytes (hps.jax._words). `outputs` are
 // the rows of each table, then their statuses if they are wanted.
 ffi::ErrorOr<Buffers> ReadBuffers(const ffi::RemainingArgs& keys,
                                   const ffi::RemainingRets& outputs) {
