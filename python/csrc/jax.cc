@@ -35,16 +35,36 @@ struct Buffers {
   std::vector<KeyStatus*> statuses;
 };
 
-// `keys` are of 64 bits, or pairs of 32 bits with the same bytes (hps.jax._words). `outputs` are
-// the rows of each table, then their statuses if they are wanted.
-ffi::ErrorOr<Buffers> ReadBuffers(const ffi::RemainingArgs& keys,
-                                  const ffi::RemainingRets& outputs) {
+ElementType TypeOf(ffi::DataType type) {
+  switch (type) {
+    case ffi::DataType::S32:
+      return ElementType::kInt32;
+    case ffi::DataType::S64:
+      return ElementType::kInt64;
+    case ffi::DataType::U32:
+      return ElementType::kUint32;
+    case ffi::DataType::U64:
+      return ElementType::kUint64;
+    default:
+      return ElementType::kOther;
+  }
+}
+
+// On a device, keys of 32 bits are the words of 64 bits (hps.jax._words).
+OperatorKeys KeysOf(const ffi::AnyBuffer& buffer, MemorySpace space) {
+  if (space == MemorySpace::kDevice)
+    return {buffer.untyped_data(), buffer.size_bytes() / sizeof(Key), ElementType::kInt64};
+  return {buffer.untyped_data(), buffer.element_count(), TypeOf(buffer.element_type())};
+}
+
+// `outputs` are the rows of each table, then their statuses if they are wanted.
+ffi::ErrorOr<Buffers> ReadBuffers(const ffi::RemainingArgs& keys, const ffi::RemainingRets& outputs,
+                                  MemorySpace space) {
   Buffers buffers;
   for (size_t i = 0; i < keys.size(); ++i) {
     const auto buffer = keys.get<ffi::AnyBuffer>(i);
     if (!buffer.has_value()) return ffi::Unexpected(buffer.error());
-    buffers.keys.push_back(
-        {buffer->untyped_data(), buffer->size_bytes() / sizeof(Key), ElementType::kInt64});
+    buffers.keys.push_back(KeysOf(*buffer, space));
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     auto buffer = outputs.get<ffi::AnyBuffer>(i);
@@ -67,7 +87,7 @@ ffi::Error Answer(const OperatorTarget& target, const ffi::RemainingArgs& keys,
     return ErrorOf(absl::InvalidArgumentError(
         absl::StrCat("keys: expected those of ", count, " tables, found ", keys.size())));
   }
-  const ffi::ErrorOr<Buffers> buffers = ReadBuffers(keys, outputs);
+  const ffi::ErrorOr<Buffers> buffers = ReadBuffers(keys, outputs, memory.space);
   if (!buffers.has_value()) return buffers.error();
   return ErrorOf(LookUp(*tables, buffers->keys,
                         {.rows = buffers->rows, .statuses = buffers->statuses}, memory));

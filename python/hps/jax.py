@@ -87,8 +87,11 @@ def _call(keys: list[jax.Array], session: str, tables: str, dims: tuple[int, ...
     if want_status:
         outputs += [jax.ShapeDtypeStruct(array.shape, np.uint8) for array in keys]
     # Lookups are of each key alone: vmap makes one lookup of all its keys.
-    call = jax.ffi.ffi_call(_TARGET, outputs, vmap_method="broadcast_all")
-    return call(*map(_words, keys), session=session, tables=tables)
+    ffi_call = jax.ffi.ffi_call(_TARGET, outputs, vmap_method="broadcast_all")
+    call = functools.partial(ffi_call, session=session, tables=tables)
+    # On the host hps widens keys of 32 bits itself.
+    return jax.lax.platform_dependent(*keys, cpu=call,
+                                      default=lambda *keys: call(*map(_words, keys)))
 
 
 def _words(keys: jax.Array) -> jax.Array:
