@@ -3,10 +3,10 @@
 
     python bench/python/jax_lookups.py --library build/cuda/lib/libhps.so
 
-Needs the package of `make wheel-gpu` and JAX with CUDA. 26 tables of 100,000 rows of 128 floats,
-all in level 1; 4,096 keys of each. A figure is the median wall time of a call of a compiled
-function and the wait for its rows. `keys + 1` of the 26 arrays is what JAX itself takes for such a
-call. That in C is called through ctypes, with its arguments ready.
+Needs the package of `make wheel-gpu`, JAX with CUDA, and PyTorch (of any kind, for lookups.py). 26
+tables of 100,000 rows of 128 floats, all in level 1; 4,096 keys of each. A figure is the median
+wall time of a call of a compiled function and the wait for its rows. `keys + 1` of the 26 arrays is
+what JAX itself takes for such a call. That in C is called through ctypes, with its arguments ready.
 """
 
 import ctypes
