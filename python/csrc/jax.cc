@@ -1,16 +1,18 @@
-// The handler of hps.jax: what a program that XLA has compiled calls for a lookup.
+// The handlers of hps.jax: what a program that XLA has compiled calls for a lookup.
 //
-// XLA calls it on a thread of its own, without the GIL. It passes the addresses of keys and rows to
-// hps.jax._answer, which finds the session; the lookup itself gives the GIL back.
+// XLA calls them on a thread of its own, without the GIL, which they do not take. That for CUDA has
+// no trait that lets XLA capture it in a CUDA graph: a lookup waits.
 #include <cstdint>
-#include <exception>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "nanobind/nanobind.h"
-#include "nanobind/stl/string.h"
-#include "nanobind/stl/string_view.h"
 #include "python/csrc/bindings.h"
+#include "python/csrc/operator_lookup.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace hps::python {
@@ -22,75 +24,115 @@ namespace ffi = xla::ffi;
 // The name that XLA expects of the capsule of a handler.
 constexpr const char* kCapsuleName = "xla._CUSTOM_CALL_TARGET";
 
-const char* TypeName(ffi::DataType type) {
+ffi::Error ErrorOf(const absl::Status& status) {
+  return {static_cast<ffi::ErrorCode>(status.code()), std::string(status.message())};
+}
+
+// What a call reads and writes.
+struct Buffers {
+  std::vector<OperatorKeys> keys;
+  std::vector<float*> rows;
+  std::vector<KeyStatus*> statuses;
+};
+
+ElementType TypeOf(ffi::DataType type) {
   switch (type) {
     case ffi::DataType::S32:
-      return "int32";
+      return ElementType::kInt32;
     case ffi::DataType::S64:
-      return "int64";
-    case ffi::DataType::U8:
-      return "uint8";
+      return ElementType::kInt64;
     case ffi::DataType::U32:
-      return "uint32";
+      return ElementType::kUint32;
     case ffi::DataType::U64:
-      return "uint64";
-    case ffi::DataType::F32:
-      return "float32";
+      return ElementType::kUint64;
     default:
-      return "another type";
+      return ElementType::kOther;
   }
 }
 
-// (address, element count, dtype name), as ReadArray takes it.
-nb::tuple MemoryOf(const ffi::AnyBuffer& buffer) {
-  return nb::make_tuple(reinterpret_cast<uintptr_t>(buffer.untyped_data()), buffer.element_count(),
-                        TypeName(buffer.element_type()));
+// On a device, keys of 32 bits are the words of 64 bits (hps.jax._words).
+OperatorKeys KeysOf(const ffi::AnyBuffer& buffer, MemorySpace space) {
+  if (space == MemorySpace::kDevice)
+    return {buffer.untyped_data(), buffer.size_bytes() / sizeof(Key), ElementType::kInt64};
+  return {buffer.untyped_data(), buffer.element_count(), TypeOf(buffer.element_type())};
 }
 
-ffi::Error Answer(std::string_view session, std::string_view tables, ffi::RemainingArgs keys,
-                  ffi::RemainingRets outputs) {
-  nb::list key_memory;
-  nb::list output_memory;
+// `outputs` are the rows of each table, then their statuses if they are wanted.
+ffi::ErrorOr<Buffers> ReadBuffers(const ffi::RemainingArgs& keys, const ffi::RemainingRets& outputs,
+                                  MemorySpace space) {
+  Buffers buffers;
   for (size_t i = 0; i < keys.size(); ++i) {
-    auto buffer = keys.get<ffi::AnyBuffer>(i);
-    if (!buffer.has_value()) return buffer.error();
-    key_memory.append(MemoryOf(*buffer));
+    const auto buffer = keys.get<ffi::AnyBuffer>(i);
+    if (!buffer.has_value()) return ffi::Unexpected(buffer.error());
+    buffers.keys.push_back(KeysOf(*buffer, space));
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     auto buffer = outputs.get<ffi::AnyBuffer>(i);
-    if (!buffer.has_value()) return buffer.error();
-    output_memory.append(MemoryOf(**buffer));
+    if (!buffer.has_value()) return ffi::Unexpected(buffer.error());
+    void* const data = (*buffer)->untyped_data();
+    if (i < keys.size())
+      buffers.rows.push_back(static_cast<float*>(data));
+    else
+      buffers.statuses.push_back(static_cast<KeyStatus*>(data));
   }
-  const nb::object error = nb::module_::import_("hps.jax").attr("_answer")(
-      nb::str(session.data(), session.size()), nb::str(tables.data(), tables.size()), key_memory,
-      output_memory);
-  if (error.is_none()) return ffi::Error::Success();
-  return {static_cast<ffi::ErrorCode>(nb::cast<int>(error[0])), nb::cast<std::string>(error[1])};
+  return buffers;
 }
 
-// Keys of each table, then their rows, then their statuses if they are wanted.
-ffi::Error Lookup(std::string_view session, std::string_view tables, ffi::RemainingArgs keys,
-                  ffi::RemainingRets outputs) {
-  const nb::gil_scoped_acquire acquired;
-  try {
-    return Answer(session, tables, keys, outputs);
-  } catch (const std::exception& error) {
-    return {ffi::ErrorCode::kInternal, error.what()};
+ffi::Error Answer(const OperatorTarget& target, const ffi::RemainingArgs& keys,
+                  const ffi::RemainingRets& outputs, const OperatorMemory& memory) {
+  const absl::StatusOr<OperatorTables> tables = FindTables(target);
+  if (!tables.ok()) return ErrorOf(tables.status());
+  const size_t count = tables->dims.size();
+  if (keys.size() != count || (outputs.size() != count && outputs.size() != 2 * count)) {
+    return ErrorOf(absl::InvalidArgumentError(
+        absl::StrCat("keys: expected those of ", count, " tables, found ", keys.size())));
   }
+  const ffi::ErrorOr<Buffers> buffers = ReadBuffers(keys, outputs, memory.space);
+  if (!buffers.has_value()) return buffers.error();
+  return ErrorOf(LookUp(*tables, buffers->keys,
+                        {.rows = buffers->rows, .statuses = buffers->statuses}, memory));
 }
 
-XLA_FFI_DEFINE_HANDLER(kLookup, Lookup,
+ffi::Error AnswerOnHost(std::string_view session, std::string_view tables, ffi::RemainingArgs keys,
+                        ffi::RemainingRets outputs) {
+  return Answer({.source = session, .tables = tables}, keys, outputs, {});
+}
+
+ffi::Error AnswerOnDevice(void* stream, std::string_view session, std::string_view tables,
+                          ffi::RemainingArgs keys, ffi::RemainingRets outputs) {
+  return Answer({.source = session, .tables = tables, .device = kSomeDevice}, keys, outputs,
+                {MemorySpace::kDevice, stream});
+}
+
+XLA_FFI_DEFINE_HANDLER(kAnswerOnHost, AnswerOnHost,
                        ffi::Ffi::Bind()
                            .Attr<std::string_view>("session")
                            .Attr<std::string_view>("tables")
                            .RemainingArgs()
                            .RemainingRets());
 
+XLA_FFI_DEFINE_HANDLER(kAnswerOnDevice, AnswerOnDevice,
+                       ffi::Ffi::Bind()
+                           .Ctx<ffi::PlatformStream<void*>>()
+                           .Attr<std::string_view>("session")
+                           .Attr<std::string_view>("tables")
+                           .RemainingArgs()
+                           .RemainingRets());
+
+nb::capsule Capsule(XLA_FFI_Handler* handler) {
+  return {reinterpret_cast<const void*>(handler), kCapsuleName};
+}
+
+// By the name that XLA has for the platform.
+nb::dict Handlers() {
+  nb::dict handlers;
+  handlers["cpu"] = Capsule(kAnswerOnHost);
+  handlers["CUDA"] = Capsule(kAnswerOnDevice);
+  return handlers;
+}
+
 }  // namespace
 
-void BindJax(nb::module_& module) {
-  module.def("jax_handler",
-             [] { return nb::capsule(reinterpret_cast<const void*>(kLookup), kCapsuleName); });
-}
+void BindJax(nb::module_& module) { module.def("jax_handlers", Handlers); }
 
 }  // namespace hps::python

@@ -73,8 +73,11 @@ absl::StatusOr<std::shared_ptr<ThreadSessions>> FindOpenSessions(const OperatorT
     name = *std::move(answer);
     sessions = FindSessions(name);
   }
-  if (sessions == nullptr)
-    return absl::FailedPreconditionError(absl::StrCat("the session '", name, "' is closed"));
+  if (sessions == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("this session is closed: '", name,
+                     "'; keep it for as long as the functions that were compiled with it"));
+  }
   if (sessions->fork_count() != ForkCount()) {
     return absl::FailedPreconditionError(
         "this session was made before fork(): open the store in this process");
@@ -85,11 +88,13 @@ absl::StatusOr<std::shared_ptr<ThreadSessions>> FindOpenSessions(const OperatorT
 absl::Status CheckDevice(const ThreadSessions& sessions, int device) {
   const int mine = sessions.options().device;
   // A session of a GPU also answers from the host's memory.
-  if (device < 0 || device == mine) return absl::OkStatus();
+  if (device == -1 || device == mine || (device == kSomeDevice && mine >= 0))
+    return absl::OkStatus();
+  const std::string place = device == kSomeDevice ? "cuda:N" : absl::StrCat("cuda:", device);
   return absl::InvalidArgumentError(
-      absl::StrCat("keys: on cuda:", device, ", and the session is of ",
+      absl::StrCat("keys: on ", device == kSomeDevice ? "a GPU" : place, ", and the session is of ",
                    mine < 0 ? std::string("the host") : absl::StrCat("cuda:", mine),
-                   "; make one with device='cuda:", device, "'"));
+                   "; make one with device='", place, "'"));
 }
 
 // Adds the table of one line of OperatorTarget::tables.
@@ -142,7 +147,7 @@ absl::StatusOr<const Key*> WideKeys(const OperatorKeys& keys, bool is_on_device,
 
 template <MemorySpace kSpace>
 absl::Status LookUpIn(const OperatorTables& tables, std::span<const OperatorKeys> keys,
-                      std::span<float* const> rows, void* stream) {
+                      const OperatorOutputs& outputs, Stream stream) {
   constexpr bool kIsOnDevice = kSpace == MemorySpace::kDevice;
   std::vector<TableQuery<kSpace>> queries(keys.size());
   std::vector<std::vector<Key>> wide(keys.size());
@@ -153,15 +158,16 @@ absl::Status LookUpIn(const OperatorTables& tables, std::span<const OperatorKeys
           absl::StrCat("keys of table '", tables.sessions->tables()[tables.indexes[i].value].name,
                        "': ", std::string(data.status().message())));
     }
-    void* const memory = rows[i];
+    void* const memory = outputs.rows[i];
     queries[i].table = tables.indexes[i];
     queries[i].keys = {*data, keys[i].count};
     queries[i].rows = {static_cast<std::byte*>(memory),
                        keys[i].count * tables.dims[i] * sizeof(float)};
+    if (!outputs.statuses.empty()) queries[i].status = {outputs.statuses[i], keys[i].count};
   }
   LookupRequest<kSpace> request;
   request.queries = queries;
-  request.stream.handle = stream;
+  request.stream = stream;
   return tables.sessions->Lookup(request, PyThread_get_thread_ident());
 }
 
@@ -228,9 +234,13 @@ std::string_view TableName(std::string_view tables, size_t index) {
 }
 
 absl::Status LookUp(const OperatorTables& tables, std::span<const OperatorKeys> keys,
-                    std::span<float* const> rows, void* stream) {
-  return stream != nullptr ? LookUpIn<MemorySpace::kDevice>(tables, keys, rows, stream)
-                           : LookUpIn<MemorySpace::kHost>(tables, keys, rows, nullptr);
+                    const OperatorOutputs& outputs, const OperatorMemory& memory) {
+  constexpr uintptr_t kLegacyStream = 1;  // cudaStreamLegacy: null would mean no stream
+  if (memory.space == MemorySpace::kHost)
+    return LookUpIn<MemorySpace::kHost>(tables, keys, outputs, {});
+  void* const stream =
+      memory.stream != nullptr ? memory.stream : reinterpret_cast<void*>(kLegacyStream);
+  return LookUpIn<MemorySpace::kDevice>(tables, keys, outputs, {stream});
 }
 
 }  // namespace hps::python

@@ -12,18 +12,23 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "hps/lookup_session.h"
+#include "hps/types.h"
 #include "nanobind/nanobind.h"
 #include "python/csrc/arrays.h"
 #include "python/csrc/sessions.h"
 
 namespace hps::python {
 
+// OperatorTarget::device for a framework that does not say which GPU its keys are on. LookUp
+// compares the device of the stream with the session's.
+inline constexpr int kSomeDevice = -2;
+
 // Which tables an operator asks. `source` is the name of an open session, or what the framework's
 // `finder` knows. `tables` has a line "model/table:dim" for each table, all of one model.
 struct OperatorTarget {
   std::string_view source;
   std::string_view tables;
-  int device = -1;  // where keys and rows are: a GPU; -1 = host memory
+  int device = -1;  // where keys and rows are: a GPU, or kSomeDevice; -1 = host memory
   // A Python function (source, model, device) -> the name of a session, or (code, message) of an
   // error. Null = `source` is a session's name.
   PyObject* finder = nullptr;
@@ -44,6 +49,18 @@ struct OperatorKeys {
   ElementType type = ElementType::kOther;
 };
 
+// One pointer for each table.
+struct OperatorOutputs {
+  std::span<float* const> rows;               // [keys, dim] each, without gaps
+  std::span<KeyStatus* const> statuses = {};  // empty = not wanted
+};
+
+// Where the keys and outputs of a lookup are.
+struct OperatorMemory {
+  MemorySpace space = MemorySpace::kHost;
+  void* stream = nullptr;  // on a device: a cudaStream_t; null = the default stream
+};
+
 // Remembers what it found. Errors: FAILED_PRECONDITION (closed, made before a fork, a table of
 // another dim), NOT_FOUND (a table), INVALID_ARGUMENT (`tables`; a session of another device);
 // those of the finder.
@@ -52,11 +69,11 @@ absl::StatusOr<OperatorTables> FindTables(const OperatorTarget& target);
 // The name of a table of a target: "ctr/user".
 std::string_view TableName(std::string_view tables, size_t index);
 
-// Writes the rows of keys[i] to rows[i], float32 without gaps; all of them in the memory of the
-// session's device. `stream` is a cudaStream_t, null for host memory.
-// Errors: INVALID_ARGUMENT (a type of keys), and those of LookupSession::Lookup. Nothing is written
-// then.
+// Writes the rows, and the statuses, of keys[i] to the outputs of table i. On a device, keys are
+// read and outputs are written in the order of the stream.
+// Errors: INVALID_ARGUMENT (a type of keys; a stream of another device than the session's), and
+// those of LookupSession::Lookup.
 absl::Status LookUp(const OperatorTables& tables, std::span<const OperatorKeys> keys,
-                    std::span<float* const> rows, void* stream);
+                    const OperatorOutputs& outputs, const OperatorMemory& memory);
 
 }  // namespace hps::python

@@ -38,7 +38,7 @@ absl::Status Answer(const OperatorCall& call) {
     keys[i] = {call.keys[i], call.key_counts[i],
                call.keys_are_narrow ? ElementType::kInt32 : ElementType::kInt64};
   }
-  return LookUp(*tables, keys, {call.rows, call.table_count}, nullptr);
+  return LookUp(*tables, keys, {.rows = {call.rows, call.table_count}}, {});
 }
 
 int AnswerCall(const OperatorCall& call, char* message, size_t message_bytes) {

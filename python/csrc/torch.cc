@@ -200,24 +200,23 @@ absl::StatusOr<float*> DataOf(const Tensor& rows) {
   return static_cast<float*>(data);
 }
 
-// The stream for the rows of a device; null for host memory.
-absl::StatusOr<void*> StreamOf(const KeyTensor& keys) {
-  constexpr uintptr_t kLegacyStream = 1;  // cudaStreamLegacy: null would mean no stream
-  if (keys.device_type != Torch().cuda_type()) return nullptr;
+// Where a call's tensors are, with PyTorch's current stream there.
+absl::StatusOr<OperatorMemory> MemoryOf(const KeyTensor& keys) {
+  if (keys.device_type != Torch().cuda_type()) return OperatorMemory{};
   if (Torch().current_stream == nullptr)
     return absl::UnimplementedError("keys: this PyTorch has no CUDA");
-  void* stream = nullptr;
+  OperatorMemory memory{MemorySpace::kDevice};
   absl::Status status =
-      Check(Torch().current_stream(keys.device_index, &stream), "say its current stream");
+      Check(Torch().current_stream(keys.device_index, &memory.stream), "say its current stream");
   if (!status.ok()) return status;
-  return stream != nullptr ? stream : reinterpret_cast<void*>(kLegacyStream);
+  return memory;
 }
 
 // Writes the rows of all tables to `block`, one after the other.
 absl::Status LookUpBlock(const OperatorTables& tables, const KeyTensor& place,
                          std::span<const OperatorKeys> keys, const Tensor& block) {
-  const absl::StatusOr<void*> stream = StreamOf(place);
-  if (!stream.ok()) return stream.status();
+  const absl::StatusOr<OperatorMemory> memory = MemoryOf(place);
+  if (!memory.ok()) return memory.status();
   absl::StatusOr<float*> next = DataOf(block);
   if (!next.ok()) return next.status();
   std::vector<float*> rows(keys.size());
@@ -225,7 +224,7 @@ absl::Status LookUpBlock(const OperatorTables& tables, const KeyTensor& place,
     rows[i] = *next;
     *next += keys[i].count * tables.dims[i];
   }
-  return LookUp(tables, keys, rows, *stream);
+  return LookUp(tables, keys, {.rows = rows}, *memory);
 }
 
 // A call: its tensors of keys, one for each table or one [tables, ...] for all, and the keys of
@@ -308,8 +307,8 @@ absl::StatusOr<TorchValue> LookUpList(const Arguments& arguments) {
   const absl::StatusOr<Call> call = ReadCall(arguments, false);
   if (!call.ok()) return call.status();
   const KeyTensor& place = call->tensors[0];
-  const absl::StatusOr<void*> stream = StreamOf(place);
-  if (!stream.ok()) return stream.status();
+  const absl::StatusOr<OperatorMemory> memory = MemoryOf(place);
+  if (!memory.ok()) return memory.status();
   std::vector<Tensor> tensors;
   std::vector<float*> rows;
   for (size_t i = 0; i < call->keys.size(); ++i) {
@@ -321,7 +320,7 @@ absl::StatusOr<TorchValue> LookUpList(const Arguments& arguments) {
     tensors.push_back(*std::move(tensor));
     rows.push_back(*data);
   }
-  const absl::Status status = LookUp(call->tables, call->keys, rows, *stream);
+  const absl::Status status = LookUp(call->tables, call->keys, {.rows = rows}, *memory);
   if (!status.ok()) return status;
   return ListOf(std::move(tensors));
 }

@@ -1,6 +1,6 @@
-"""Lookups in JAX, eager or inside `jax.jit`, on the CPU.
+"""Lookups in JAX, eager or inside `jax.jit`, on the CPU or on a GPU.
 
-    session = store.session("dlrm")
+    session = store.session("dlrm")     # on a GPU: store.session("dlrm", "cuda:0")
     rows = hps.jax.lookup(session, "user", jnp.array([1, 2]))
 
     @jax.jit
@@ -12,14 +12,14 @@ JAX's keys are 32-bit, unless `jax.config.update("jax_enable_x64", True)`. Rows 
 
 from __future__ import annotations
 
-import weakref
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from hps import _hps
-from hps._errors import FailedPreconditionError, InvalidArgumentError, error_as_tuple
+from hps._errors import InvalidArgumentError
 from hps._session import Session
 
 try:
@@ -34,10 +34,8 @@ __all__ = ["lookup"]
 _TARGET = "hps_lookup"
 _KEY_DTYPES = ("int32", "uint32", "int64", "uint64")
 
-# The sessions that compiled programs name.
-_sessions: weakref.WeakValueDictionary[str, Session] = weakref.WeakValueDictionary()
-
-jax.ffi.register_ffi_target(_TARGET, _hps.jax_handler(), platform="cpu")
+for _platform, _handler in _hps.jax_handlers().items():
+    jax.ffi.register_ffi_target(_TARGET, _handler, platform=_platform)
 
 
 def lookup(session: Session, table: str | Mapping[str, Any], keys: Any = None, *,
@@ -48,6 +46,9 @@ def lookup(session: Session, table: str | Mapping[str, Any], keys: Any = None, *
     version of the model. Works under `jit` and `vmap`. A compiled function looks rows up in each
     call. It holds the session as a constant: keep the session open while the function is used. A
     call waits at most as long as the timeout of the store; Ctrl-C does not end it.
+
+    On a GPU the session must be of the GPU where JAX computes. The keys are read there and the rows
+    are written there, in the order of the computation; the call waits for the GPU.
 
     status: also return how each key was answered (`hps.Status`, as uint8), in the same form.
     Raises, when it is traced: TypeError, InvalidArgumentError (an argument), NotFoundError (no such
@@ -69,19 +70,36 @@ def lookup(session: Session, table: str | Mapping[str, Any], keys: Any = None, *
 
 
 def _lookup(session: Session, asked: Mapping[str, Any], want_status: bool) -> tuple[dict, dict]:
-    dims = [session._number(name)[1] for name in asked]
     if not asked:
         return {}, {}
+    plan = session._plan(tuple(asked))
     keys = [_keys(value, name) for name, value in asked.items()]
+    answer = _call(keys, session._name, plan.text, tuple(plan.dims), want_status)
+    return dict(zip(asked, answer)), dict(zip(asked, answer[len(keys):]))
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2, 3, 4), inline=True)
+def _call(keys: list[jax.Array], session: str, tables: str, dims: tuple[int, ...],
+          want_status: bool) -> list[jax.Array]:
+    """The rows of each table, then the statuses if they are wanted."""
     outputs = [jax.ShapeDtypeStruct((*array.shape, dim), np.float32)
                for array, dim in zip(keys, dims)]
     if want_status:
         outputs += [jax.ShapeDtypeStruct(array.shape, np.uint8) for array in keys]
     # Lookups are of each key alone: vmap makes one lookup of all its keys.
-    call = jax.ffi.ffi_call(_TARGET, outputs, vmap_method="broadcast_all")
-    _sessions[session._name] = session
-    answer = call(*keys, session=session._name, tables="\n".join(asked))
-    return dict(zip(asked, answer)), dict(zip(asked, answer[len(keys):]))
+    ffi_call = jax.ffi.ffi_call(_TARGET, outputs, vmap_method="broadcast_all")
+    call = functools.partial(ffi_call, session=session, tables=tables)
+    # On the host hps widens keys of 32 bits itself.
+    return jax.lax.platform_dependent(*keys, cpu=call,
+                                      default=lambda *keys: call(*map(_words, keys)))
+
+
+def _words(keys: jax.Array) -> jax.Array:
+    """Keys of 32 bits as [..., 2] words: the memory of int64, which JAX may not have."""
+    if keys.dtype.itemsize == 8:
+        return keys
+    high = keys >> 31 if keys.dtype == jnp.int32 else jnp.zeros_like(keys)  # the sign's bits
+    return jnp.stack([keys, high], axis=-1)
 
 
 def _keys(keys: Any, table: str) -> jax.Array:
@@ -112,19 +130,3 @@ def _as_numpy(keys: Any, argument: str) -> np.ndarray:
 def _fits(keys: Any, dtype: Any) -> bool:
     limits = np.iinfo(dtype)
     return limits.min <= keys.min() and keys.max() <= limits.max
-
-
-def _answer(name: str, tables: str, keys: list, outputs: list) -> tuple[int, str] | None:
-    """Makes a lookup for a compiled program; called by the handler. Memory is (address, elements,
-    dtype). Returns the code and the message of an error."""
-    try:
-        session = _sessions.get(name)
-        if session is None:
-            raise FailedPreconditionError(f"session: the session '{name}' of this compiled "
-                                          "function is gone; keep it for as long as the function")
-        numbers = [session._number(table)[0] for table in tables.split("\n")]
-        rows, statuses = outputs[:len(keys)], outputs[len(keys):]
-        session._session.lookup(numbers, keys, (rows, statuses or None), None)
-    except BaseException as error:  # noqa: BLE001, none may reach XLA
-        return error_as_tuple(error)
-    return None

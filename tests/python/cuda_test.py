@@ -8,6 +8,7 @@ import tempfile
 import unittest
 
 import numpy as np
+import support
 
 import hps
 
@@ -22,21 +23,8 @@ ROWS, DIM = 20_000, 32
 TABLES = [f"t{number}" for number in range(4)]
 
 
-def built_with_cuda() -> bool:
-    if torch is None or not torch.cuda.is_available():
-        return False
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "store"
-        hps.import_table(path, "m/t", np.array([1]), np.ones((1, 4), np.float32))
-        with hps.open(path) as store:
-            try:
-                store.session("m", "cuda:0").close()
-            except (hps.UnimplementedError, hps.UnavailableError):
-                return False
-    return True
-
-
-@unittest.skipUnless(built_with_cuda(), "needs a GPU, PyTorch with CUDA and a package with CUDA")
+@unittest.skipUnless(torch is not None and torch.cuda.is_available() and support.has_device(),
+                     "needs a GPU, PyTorch with CUDA and a package with CUDA")
 class CudaTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:

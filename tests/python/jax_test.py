@@ -72,6 +72,22 @@ class JaxTest(support.StoreTestCase):
         np.testing.assert_array_equal(gradient,
                                       support.row_of("user", np.array([1, 2])).sum(axis=0))
 
+    def test_vmap_over_keys_of_one_table_alone(self) -> None:
+        user, item = self.keys(6, 5), self.keys(3)
+        rows, status = jax.jit(jax.vmap(lambda line: hps.jax.lookup(
+            self.session, {"user": line, "item": item}, status=True)))(user)
+        self.assert_found("user", user, rows["user"])
+        self.assert_found("item", np.tile(item, (6, 1)), rows["item"])
+        present = (user >= 0) & (user < support.ROWS)
+        np.testing.assert_array_equal(status["user"] != hps.Status.ABSENT, present)
+
+    def test_signs_and_high_bits_of_keys(self) -> None:
+        keys = np.array([-5, 2**31 - 1, 2**31, 2**32 - 5])
+        self.store.apply("ctr/user", keys, np.arange(4, dtype=np.float32)[:, None].repeat(8, 1))
+        found = jax.jit(lambda keys: hps.jax.lookup(self.session, "user", keys)[..., 0])
+        self.assertEqual(found(keys[:2].astype(np.int32)).tolist(), [0, 1])
+        self.assertEqual(found(keys[1:].astype(np.uint32)).tolist(), [1, 2, 3])
+
     def test_keys_of_64_bits(self) -> None:
         for wide in (2**40 + 3, -2**40):
             with self.assertRaisesRegex(hps.InvalidArgumentError, "jax_enable_x64"):
@@ -126,8 +142,14 @@ class JaxTest(support.StoreTestCase):
         closed = self.store.session(support.MODEL)
         closed.close()
         self.assert_fails(closed, self.keys(3), "FAILED_PRECONDITION: this session is closed")
+        open_at_first = self.store.session(support.MODEL)
+        found = jax.jit(lambda keys: hps.jax.lookup(open_at_first, "user", keys))
+        self.assert_found("user", many := self.keys(301), found(many))
+        open_at_first.close()
+        with self.assertRaisesRegex((jax.errors.JaxRuntimeError, ValueError),
+                                    "FAILED_PRECONDITION: this session is closed"):
+            jax.block_until_ready(found(many))
         small = self.store.session(support.MODEL, keys_max=100)
-        many = self.keys(301)
         found = jax.jit(lambda keys: hps.jax.lookup(small, "user", keys))(many)
         np.testing.assert_array_equal(np.asarray(found), self.session.lookup("user", many))
         keys = self.keys(3)

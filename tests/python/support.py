@@ -32,6 +32,19 @@ def open_patiently(path: pathlib.Path, mode: str = "rw") -> hps.Store:
     return store
 
 
+def has_device() -> bool:
+    """Whether this machine has a GPU and the package level 1 on it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "store"
+        hps.import_table(path, "m/t", np.array([1]), np.ones((1, 4), np.float32))
+        with hps.open(path) as store:
+            try:
+                store.session("m", "cuda:0").close()
+            except (hps.UnimplementedError, hps.UnavailableError):
+                return False
+    return True
+
+
 class StoreTestCase(unittest.TestCase):
     """A test with a directory of its own, `self.path`, where a store can be."""
 
