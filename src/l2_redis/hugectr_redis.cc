@@ -158,7 +158,7 @@ absl::Status HugectrRedis::Retry(const std::function<absl::Status(size_t)>& atte
 }
 
 absl::Status HugectrRedis::ListTables() {
-  HPS_RETURN_IF_ERROR(Retry([this](size_t attempt) {
+  const absl::Status listed = Retry([this](size_t attempt) {
     // A replica may have taken a master's place. The server that is asked may be the one that
     // ended: then the next attempt asks another.
     const RedisAddress from = nodes_[attempt % nodes_.size()];
@@ -167,7 +167,8 @@ absl::Status HugectrRedis::ListTables() {
     for (const RedisAddress& node : nodes_)
       HPS_RETURN_IF_ERROR(ListTablesOf(SessionOf(node), partitions_max_));
     return absl::OkStatus();
-  }));
+  });
+  HPS_RETURN_IF_ERROR(listed);
   for (const auto& [table, partition] : partitions_max_) tables_.push_back(table);
   if (!tables_.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
