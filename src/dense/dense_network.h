@@ -51,6 +51,29 @@ class DenseSession {
                                    std::span<std::byte* const> /*outputs*/) {
     return absl::UnimplementedError("this engine does not run from rows on a device");
   }
+
+  // As RunFromRows, in parts:
+  //
+  //   BeginParts(samples);
+  //   for each part: rows are looked up into row_room()->MakePart(...); EnqueuePart(part, inputs);
+  //   EndParts(outputs);
+  //
+  // BeginParts waits for earlier calls. A call need not be ended; the next one then waits for it.
+  virtual absl::Status BeginParts(uint32_t /*samples*/) {
+    return absl::UnimplementedError("this engine does not run from rows on a device");
+  }
+  // Enqueues the runs of the next samples, in stream order after what is on row_room()->stream()
+  // now, and beside what comes there later. `inputs` are those of the part alone; what they have in
+  // the host's memory may go when it returns. It returns when the rows of all parts but this one
+  // and the one before have been read.
+  virtual absl::Status EnqueuePart(const SampleRange& /*part*/,
+                                   std::span<const FedInput> /*inputs*/) {
+    return absl::UnimplementedError("this engine does not run from rows on a device");
+  }
+  // Waits for all parts. REQUIRES: they are all samples.
+  virtual absl::Status EndParts(std::span<std::byte* const> /*outputs*/) {
+    return absl::UnimplementedError("this engine does not run from rows on a device");
+  }
 };
 
 // Weights are shared by all sessions. Thread-safe.

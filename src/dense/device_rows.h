@@ -4,6 +4,10 @@
 //   ... a lookup on room.stream() writes made.rows ...
 //   session.RunFromRows(samples, inputs, outputs);       // reads them there, on the same stream
 //
+// A large batch can go through in parts, each with a room of its own, so that the keys of a part
+// are copied and looked up while the network runs for the parts before it (DenseSession::
+// BeginParts).
+//
 // For one thread at a time, with the session that they belong to.
 #pragma once
 
@@ -33,6 +37,9 @@ class RowRoom {
   static constexpr uint64_t kRowBytesMax = uint64_t{1} << 30;
   // What each room should be able to take: 4,096 samples with 26 rows of 128 elements take 55 MB.
   static constexpr uint64_t kRowBytesLeast = uint64_t{64} << 20;
+  // Parts of a batch whose rows are there at the same time: that of a lookup, and two more that the
+  // network has not read yet.
+  static constexpr size_t kPartsMax = 3;
 
   // In the device's memory, each at a multiple of 256 bytes; until the next Make.
   struct Room {
@@ -51,9 +58,21 @@ class RowRoom {
   // than the room may take, or no memory on the device), DEADLINE_EXCEEDED, UNAVAILABLE, INTERNAL.
   virtual absl::StatusOr<Room> Make(std::span<const KeyPiece> pieces, uint64_t row_bytes) = 0;
 
+  // The same for part number `part` of a batch, from 0 on. Its rows stay until the MakePart of part
+  // + kPartsMax, its keys until the next one. Waits for the lookups of earlier parts alone.
+  // REQUIRES: the network has read the rows of part - kPartsMax, and of earlier batches.
+  virtual absl::StatusOr<Room> MakePart(std::span<const KeyPiece> pieces, uint64_t row_bytes,
+                                        size_t part) = 0;
+
   // Copies the statuses of the room's keys, [n], to the host, in stream order. REQUIRES: the lookup
   // has read the keys. Errors: DEADLINE_EXCEEDED (after a second), UNAVAILABLE, INTERNAL.
   virtual absl::Status ReadStatuses(std::span<KeyStatus> to) = 0;
+};
+
+// Samples [begin, begin + count) of a batch.
+struct SampleRange {
+  uint64_t begin = 0;
+  uint64_t count = 0;
 };
 
 // The rows of one sample: rows [begin, end) of an input's.

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <thread>
 #include <vector>
@@ -131,6 +132,82 @@ TEST_F(GpuDenseNetworkTest, RunsManyPiecesOfACallFromRows) {
   std::vector<float> score(1);
   std::byte* const output[] = {std::as_writable_bytes(std::span(score)).data()};
   EXPECT_EQ(session->RunFromRows(1, {&lacks, 1}, output).code(), absl::StatusCode::kInternal);
+}
+
+// Runs a call in parts of `part_samples`, whose samples have `bag` rows each, or 0 to 3 in bags:
+// row r of the call is (r % 17 - 8, r % 5). `given_up`: after so many parts, which it does not wait
+// for.
+void CheckParts(DenseSession& session, uint32_t samples, uint32_t part_samples, uint32_t bag,
+                uint32_t given_up = UINT32_MAX) {
+  SCOPED_TRACE(testing::Message() << samples << " samples, bags of " << bag);
+  ASSERT_TRUE(session.BeginParts(samples).ok());
+  const auto stream = static_cast<cudaStream_t>(session.row_room()->stream().handle);
+  std::vector<uint32_t> begins = {0};  // of the samples' rows
+  for (uint32_t i = 0; i < samples; ++i) begins.push_back(begins.back() + (bag == 0 ? i % 4 : bag));
+  const auto value = [](uint32_t row, uint32_t i) {
+    return i == 0 ? static_cast<float>(row % 17) - 8 : static_cast<float>(row % 5);
+  };
+  size_t part = 0;
+  for (uint32_t begin = 0; begin < samples; begin += part_samples, ++part) {
+    if (part == given_up) return;
+    const uint32_t count = std::min(part_samples, samples - begin);
+    std::vector<float> rows;
+    std::vector<BagPlace> bags;
+    for (uint32_t r = begins[begin]; r < begins[begin + count]; ++r)
+      rows.push_back(value(r, 0)), rows.push_back(value(r, 1));
+    for (uint32_t i = begin; bag == 0 && i < begin + count; ++i)
+      bags.push_back({begins[i] - begins[begin], begins[i + 1] - begins[begin]});
+    const uint64_t bytes = rows.size() * sizeof(float);
+    const auto room = session.row_room()->MakePart({}, bytes, part);
+    ASSERT_TRUE(room.ok()) << room.status();
+    if (bytes > 0) {
+      ASSERT_EQ(cudaMemcpyAsync(room->rows, rows.data(), bytes, cudaMemcpyHostToDevice, stream),
+                cudaSuccess);
+    }
+    const FedInput fed = {
+        .dim = 2, .rows = AsAligned<float>(room->rows), .bags = bags, .sample_rows = bag};
+    const absl::Status enqueued = session.EnqueuePart({.begin = begin, .count = count}, {&fed, 1});
+    ASSERT_TRUE(enqueued.ok()) << enqueued;
+  }
+  std::vector<float> scores(samples, -1);
+  std::byte* const outputs[] = {std::as_writable_bytes(std::span(scores)).data()};
+  const absl::Status ended = session.EndParts(outputs);
+  ASSERT_TRUE(ended.ok()) << ended;
+  for (uint32_t i = 0; i < samples; ++i) {
+    float a = 0, b = 0;
+    for (uint32_t r = begins[i]; r < begins[i + 1]; ++r) a += value(r, 0), b += value(r, 1);
+    ASSERT_NEAR(scores[i], Sigmoid(0.5F * a - 0.25F * b + 0.125F), 1e-6) << i;
+  }
+}
+
+// Parts of one run and of many.
+TEST_F(GpuDenseNetworkTest, RunsCallsInPartsBesideLookups) {
+  for (const uint32_t batch_max : {4U, 4096U}) {
+    const auto network = MakeGpuDenseNetwork({.onnx = LogisticModel().Bytes()},
+                                             {.batch_max = batch_max, .buffer_bytes_max = 0});
+    ASSERT_TRUE(network.ok()) << network.status();
+    const auto session = *(*network)->NewSession();
+    for (const uint32_t bag : {1U, 2U, 0U}) {
+      for (const uint32_t samples : {1U, 14U, 15U, 22U, 100U})
+        ASSERT_NO_FATAL_FAILURE(CheckParts(*session, samples, 7, bag));
+      ASSERT_NO_FATAL_FAILURE(CheckParts(*session, 5 * batch_max + 3, batch_max - 1, bag));
+    }
+    CheckLogistic(*session, 4);  // and from the host
+  }
+}
+
+// Catches: a call that uses what runs of the call before still use.
+TEST_F(GpuDenseNetworkTest, ACallInPartsCanBeGivenUp) {
+  const auto network = MakeGpuDenseNetwork({.onnx = LogisticModel().Bytes()}, {.batch_max = 64});
+  ASSERT_TRUE(network.ok()) << network.status();
+  const auto session = *(*network)->NewSession();
+  for (uint32_t parts = 0; parts < 6; ++parts) {
+    ASSERT_NO_FATAL_FAILURE(CheckParts(*session, 30'000, 5000, 0, parts));
+    ASSERT_NO_FATAL_FAILURE(CheckParts(*session, 20'000, 5000, 2));
+    ASSERT_NO_FATAL_FAILURE(CheckParts(*session, 30'000, 5000, 2, parts));
+    CheckLogistic(*session, 64);
+  }
+  ASSERT_NO_FATAL_FAILURE(CheckParts(*session, 30'000, 5000, 0, 4));  // and with the session
 }
 
 // In the largest runs, cuBLASLt would get 1.3 million matrices at once.

@@ -98,17 +98,17 @@ absl::Status GpuDenseSession::SetUp() {
   HPS_ASSIGN_OR_RETURN(
       room_, GpuRowRoom::Create(network_.options().device, network_.options().row_budget));
   inputs_.resize(network_.plan().inputs.size());
+  stream_ = static_cast<cudaStream_t>(room_->stream().handle);
   return MakeRoomForTensors();
 }
 
 // For a run of batch_max samples of the host. After a call that lacked memory, it may be gone.
 absl::Status GpuDenseSession::MakeRoomForTensors() {
   const uint32_t batch_max = network_.options().batch_max;
-  const auto stream = static_cast<cudaStream_t>(room_->stream().handle);
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const uint64_t bytes = SampleBytes(i) * batch_max;
     if (inputs_[i].bytes() >= bytes) continue;
-    HPS_RETURN_IF_ERROR(GrowDeviceBuffer(inputs_[i], "a network's input", bytes, stream));
+    HPS_RETURN_IF_ERROR(GrowDeviceBuffer(inputs_[i], "a network's input", bytes, stream_));
   }
   uint64_t output_bytes = 0;
   for (size_t i = 0; i < network_.plan().output_views.size(); ++i)
@@ -123,14 +123,15 @@ GpuDenseSession::~GpuDenseSession() {
   if (is_open_ && absl::IsDeadlineExceeded(WaitForEarlierRuns(kRunMax))) {
     (void)session_.release();
     for (DeviceBuffer& input : inputs_) input.Leak();
-    brought_.Leak();
-    brought_there_.Leak();
+    for (Brought& brought : all_brought_) {
+      brought.host.Leak();
+      brought.there.Leak();
+    }
     outputs_.Leak();
   }
   session_.reset();
   inputs_.clear();
-  brought_ = PinnedBuffer();
-  brought_there_ = DeviceBuffer();
+  for (Brought& brought : all_brought_) brought = Brought();
   outputs_ = PinnedBuffer();
 }
 
@@ -159,21 +160,21 @@ absl::Status GpuDenseSession::Run(std::span<const DenseTensor> inputs,
   HPS_RETURN_IF_ERROR(scope.Check());
   HPS_RETURN_IF_ERROR(Begin());
   HPS_RETURN_IF_ERROR(MakeRoomForTensors());
-  const auto stream = static_cast<cudaStream_t>(room_->stream().handle);
+  samples_ = samples;
   pointers_.clear();
   for (size_t i = 0; i < inputs.size(); ++i) {
     HPS_RETURN_IF_ERROR(
         CudaStatus(cudaMemcpyAsync(inputs_[i].data(), inputs[i].data, SampleBytes(i) * samples,
-                                   cudaMemcpyHostToDevice, stream),
+                                   cudaMemcpyHostToDevice, stream_),
                    "copy of a network's input"));
     pointers_.push_back(inputs_[i].data());
   }
-  HPS_RETURN_IF_ERROR(session_->Run(samples, pointers_, stream));
-  HPS_RETURN_IF_ERROR(CopyOutputs(0, samples, samples));
+  HPS_RETURN_IF_ERROR(session_->Run(samples, pointers_, stream_));
+  HPS_RETURN_IF_ERROR(CopyOutputs({.count = samples}));
   HPS_RETURN_IF_ERROR(MarkEndOfRun());
   to_.clear();
   for (const DenseTensor& output : outputs) to_.push_back(output.data);
-  return End(samples, to_);
+  return End(to_);
 }
 
 absl::Status GpuDenseSession::CheckShapes(int64_t batch, std::span<const DenseTensor> inputs,
@@ -207,76 +208,118 @@ absl::Status GpuDenseSession::CheckShapes(int64_t batch, std::span<const DenseTe
 
 absl::Status GpuDenseSession::RunFromRows(uint32_t samples, std::span<const FedInput> inputs,
                                           std::span<std::byte* const> outputs) {
-  HPS_CHECK(inputs.size() == inputs_.size() && outputs.size() == network_.plan().outputs.size());
   HPS_RETURN_IF_ERROR(CheckFed(samples, inputs));
   const DeviceScope scope(network_.options().device);
   HPS_RETURN_IF_ERROR(scope.Check());
   HPS_RETURN_IF_ERROR(Begin());
-  HPS_RETURN_IF_ERROR(MakeRoom(samples, inputs));
-  brought_begin_ = 0;
-  const uint64_t run_samples = session_->batch_max();
-  for (uint64_t begin = 0; begin < samples; begin += run_samples) {
-    const Part part = {.begin = begin, .count = std::min(run_samples, samples - begin)};
-    HPS_RETURN_IF_ERROR(EnqueuePart(samples, part, inputs));
-  }
-  return End(samples, outputs);
+  samples_ = samples;
+  HPS_RETURN_IF_ERROR(MakeRoomForOutputs());
+  brought_ = &all_brought_.front();
+  HPS_RETURN_IF_ERROR(EnqueueRuns({.count = samples}, inputs));
+  return End(outputs);
 }
 
-// For what the call brings from the host and takes there. No run may wait for memory later.
-absl::Status GpuDenseSession::MakeRoom(uint32_t samples, std::span<const FedInput> inputs) {
+absl::Status GpuDenseSession::BeginParts(uint32_t samples) {
+  const DeviceScope scope(network_.options().device);
+  HPS_RETURN_IF_ERROR(scope.Check());
+  HPS_RETURN_IF_ERROR(Begin());
+  HPS_ASSIGN_OR_RETURN(stream_, room_->NetworkStream());
+  samples_ = samples;
+  part_ends_.clear();
+  return MakeRoomForOutputs();
+}
+
+absl::Status GpuDenseSession::EnqueuePart(const SampleRange& part,
+                                          std::span<const FedInput> inputs) {
+  HPS_CHECK(is_open_ && part.begin + part.count <= samples_);
+  HPS_RETURN_IF_ERROR(CheckFed(part.count, inputs));
+  const DeviceScope scope(network_.options().device);
+  HPS_RETURN_IF_ERROR(scope.Check());
+  HPS_ASSIGN_OR_RETURN(stream_, room_->NetworkStream());
+  // The part that had this memory has ended.
+  brought_ = &all_brought_[part_ends_.size() % all_brought_.size()];
+  HPS_RETURN_IF_ERROR(EnqueueRuns(part, inputs));
+  part_ends_.push_back(enqueued_);
+  if (part_ends_.size() < RowRoom::kPartsMax) return absl::OkStatus();
+  return WaitInCall(part_ends_[part_ends_.size() - RowRoom::kPartsMax]);
+}
+
+absl::Status GpuDenseSession::EndParts(std::span<std::byte* const> outputs) {
+  HPS_CHECK(is_open_);
+  return End(outputs);
+}
+
+absl::Status GpuDenseSession::EnqueueRuns(const SampleRange& part,
+                                          std::span<const FedInput> inputs) {
+  HPS_RETURN_IF_ERROR(MakeRoom(part.count, inputs));
+  brought_begin_ = 0;
+  const uint64_t run_samples = session_->batch_max();
+  for (uint64_t begin = 0; begin < part.count; begin += run_samples) {
+    const uint64_t count = std::min(run_samples, part.count - begin);
+    Slice({.begin = begin, .count = count}, inputs);
+    HPS_RETURN_IF_ERROR(EnqueueRun({.begin = part.begin + begin, .count = count}));
+  }
+  return absl::OkStatus();
+}
+
+// For what the call, or this part of it, brings from the host. No run of it may wait for memory
+// later.
+absl::Status GpuDenseSession::MakeRoom(uint64_t samples, std::span<const FedInput> inputs) {
   const uint64_t run_samples = session_->batch_max();
   const uint64_t least = network_.options().batch_max;  // Run needs room for as many
-  const uint64_t made_samples = std::max(least, std::min<uint64_t>(run_samples, samples));
-  const auto stream = static_cast<cudaStream_t>(room_->stream().handle);
+  const uint64_t made_samples = std::max(least, std::min(run_samples, samples_));
   uint64_t brought_bytes = 0;
   for (uint64_t begin = 0; begin < samples; begin += run_samples) {
     Slice({.begin = begin, .count = std::min(run_samples, samples - begin)}, inputs);
     for (const size_t i : pooled_) {
-      HPS_RETURN_IF_ERROR(
-          GrowDeviceBuffer(inputs_[i], "a network's input", SampleBytes(i) * made_samples, stream));
+      HPS_RETURN_IF_ERROR(GrowDeviceBuffer(inputs_[i], "a network's input",
+                                           SampleBytes(i) * made_samples, stream_));
     }
     brought_bytes += LayOut();
   }
-  HPS_RETURN_IF_ERROR(GrowPinnedBuffer(brought_, "inputs of a call", brought_bytes));
-  HPS_RETURN_IF_ERROR(GrowDeviceBuffer(brought_there_, "inputs of a call", brought_bytes, stream));
+  HPS_RETURN_IF_ERROR(GrowPinnedBuffer(brought_->host, "inputs of a call", brought_bytes));
+  return GrowDeviceBuffer(brought_->there, "inputs of a call", brought_bytes, stream_);
+}
+
+absl::Status GpuDenseSession::MakeRoomForOutputs() {
+  const uint64_t samples = std::max<uint64_t>(network_.options().batch_max, samples_);
   uint64_t output_bytes = 0;
   for (size_t i = 0; i < network_.plan().output_views.size(); ++i)
-    output_bytes += Aligned(OutputBytes(i, std::max<uint64_t>(least, samples)));
+    output_bytes += Aligned(OutputBytes(i, samples));
   return GrowPinnedBuffer(outputs_, "a network's outputs", output_bytes);
 }
 
-absl::Status GpuDenseSession::EnqueuePart(uint32_t samples, const Part& part,
-                                          std::span<const FedInput> inputs) {
-  Slice(part, inputs);
-  HPS_RETURN_IF_ERROR(Feed(part.count));
-  HPS_RETURN_IF_ERROR(session_->Run(static_cast<uint32_t>(part.count), pointers_,
-                                    static_cast<cudaStream_t>(room_->stream().handle)));
-  HPS_RETURN_IF_ERROR(CopyOutputs(part.begin, part.count, samples));
+// What Slice has set.
+absl::Status GpuDenseSession::EnqueueRun(const SampleRange& run) {
+  HPS_RETURN_IF_ERROR(Feed(run.count));
+  HPS_RETURN_IF_ERROR(session_->Run(static_cast<uint32_t>(run.count), pointers_, stream_));
+  HPS_RETURN_IF_ERROR(CopyOutputs(run));
   return MarkEndOfRun();
 }
 
 // Sets fed_ and pooled_.
-void GpuDenseSession::Slice(const Part& part, std::span<const FedInput> inputs) {
+void GpuDenseSession::Slice(const SampleRange& run, std::span<const FedInput> inputs) {
   fed_.assign(inputs.begin(), inputs.end());
   pooled_.clear();
   for (size_t i = 0; i < fed_.size(); ++i) {
     FedInput& input = fed_[i];
     if (input.dim == 0) {
       const uint64_t bytes = SampleBytes(i);
-      input.sent = input.sent.subspan(part.begin * bytes, part.count * bytes);
+      input.sent = input.sent.subspan(run.begin * bytes, run.count * bytes);
       continue;
     }
     if (!input.bags.empty()) {
-      input.bags = input.bags.subspan(part.begin, part.count);
+      input.bags = input.bags.subspan(run.begin, run.count);
     } else if (input.rows != nullptr) {
-      input.rows += part.begin * input.sample_rows * input.dim;
+      input.rows += run.begin * input.sample_rows * input.dim;
     }
     if (!GoesInAsItIs(input)) pooled_.push_back(i);
   }
 }
 
-absl::Status GpuDenseSession::CheckFed(uint32_t samples, std::span<const FedInput> inputs) const {
-  const uint32_t run_samples = std::min(samples, session_->batch_max());
+absl::Status GpuDenseSession::CheckFed(uint64_t samples, std::span<const FedInput> inputs) const {
+  HPS_CHECK(inputs.size() == inputs_.size());
+  const uint64_t run_samples = std::min<uint64_t>(samples, session_->batch_max());
   for (size_t i = 0; i < inputs.size(); ++i)
     HPS_RETURN_IF_ERROR(CheckElements(network_.plan().inputs[i], SampleBytes(i), run_samples));
   bool all_fit = samples > 0;
@@ -314,9 +357,10 @@ absl::Status GpuDenseSession::Feed(uint64_t count) {
   pointers_.clear();
   for (size_t i = 0; i < fed_.size(); ++i) {
     const std::span<const std::byte> bytes = BytesFromHost(fed_[i]);
-    if (!bytes.empty()) std::memcpy(brought_.data() + brought_at_[i], bytes.data(), bytes.size());
+    if (!bytes.empty())
+      std::memcpy(brought_->host.data() + brought_at_[i], bytes.data(), bytes.size());
     if (fed_[i].dim == 0) {
-      pointers_.push_back(brought_there_.data() + brought_at_[i]);
+      pointers_.push_back(brought_->there.data() + brought_at_[i]);
     } else if (GoesInAsItIs(fed_[i])) {
       pointers_.push_back(std::as_bytes(std::span(fed_[i].rows, 1)).data());
     } else {
@@ -329,33 +373,32 @@ absl::Status GpuDenseSession::Feed(uint64_t count) {
 }
 
 absl::Status GpuDenseSession::PoolRows(uint64_t count, uint64_t brought_bytes) {
-  const auto stream = static_cast<cudaStream_t>(room_->stream().handle);
+  std::byte* const host = brought_->host.data() + brought_begin_;
   uint64_t elements_max = 0;
   for (size_t p = 0; p < pooled_.size(); ++p) {
     const size_t i = pooled_[p];
     const FedInput& input = fed_[i];
     const StepBags step = {
         .rows = input.rows,
-        .bags = input.bags.empty() ? nullptr : brought_there_.at<const BagPlace>(brought_at_[i]),
+        .bags = input.bags.empty() ? nullptr : brought_->there.at<const BagPlace>(brought_at_[i]),
         .output = inputs_[i].at<float>(0),
         .dim = input.dim,
         .samples = static_cast<uint32_t>(count),
         .sample_rows = static_cast<uint32_t>(input.sample_rows),
         .pooling = input.pooling,
         .has_vectors = HasVectors(input)};
-    std::memcpy(brought_.data() + brought_begin_ + p * sizeof(StepBags), &step, sizeof(step));
+    std::memcpy(host + p * sizeof(StepBags), &step, sizeof(step));
     const uint64_t elements = count * ValuesOf(input) * input.dim;
     elements_max = std::max(elements_max, elements / (step.has_vectors ? 4 : 1));
   }
   if (brought_bytes > 0) {
-    HPS_RETURN_IF_ERROR(CudaStatus(
-        cudaMemcpyAsync(brought_there_.data() + brought_begin_, brought_.data() + brought_begin_,
-                        brought_bytes, cudaMemcpyHostToDevice, stream),
-        "copy of a run's inputs"));
+    HPS_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(brought_->there.data() + brought_begin_, host,
+                                                   brought_bytes, cudaMemcpyHostToDevice, stream_),
+                                   "copy of a run's inputs"));
   }
   if (pooled_.empty()) return absl::OkStatus();
-  return LaunchBags(brought_there_.at<const StepBags>(brought_begin_),
-                    static_cast<uint32_t>(pooled_.size()), elements_max, stream);
+  return LaunchBags(brought_->there.at<const StepBags>(brought_begin_),
+                    static_cast<uint32_t>(pooled_.size()), elements_max, stream_);
 }
 
 // ---- Both ----
@@ -369,6 +412,7 @@ absl::Status GpuDenseSession::Begin() {
     HPS_RETURN_IF_ERROR(passed);
   }
   is_open_ = true;
+  stream_ = static_cast<cudaStream_t>(room_->stream().handle);
   enqueued_ = ended_ = 0;
   return absl::OkStatus();
 }
@@ -378,16 +422,15 @@ absl::Status GpuDenseSession::MarkEndOfRun() {
     HPS_ASSIGN_OR_RETURN(CudaEvent event, MakeEvent());
     run_ends_.push_back(std::move(event));
   }
-  const auto stream = static_cast<cudaStream_t>(room_->stream().handle);
   HPS_RETURN_IF_ERROR(
-      CudaStatus(cudaEventRecord(run_ends_[enqueued_].get(), stream), "end of a run"));
+      CudaStatus(cudaEventRecord(run_ends_[enqueued_].get(), stream_), "end of a run"));
   ++enqueued_;
   return absl::OkStatus();
 }
 
-// Waits for all runs whose ends are marked, for each at most `run_max`.
-absl::Status GpuDenseSession::WaitForRuns(Duration run_max) {
-  for (; ended_ < enqueued_; ++ended_) {
+// Waits for runs [0, end), whose ends are marked, for each at most `run_max`.
+absl::Status GpuDenseSession::WaitForRuns(size_t end, Duration run_max) {
+  for (; ended_ < end; ++ended_) {
     HPS_RETURN_IF_ERROR(WaitFor(run_ends_[ended_].get(), DeadlineAfter(RealClock(), run_max),
                                 "a dense network on the GPU"));
   }
@@ -396,33 +439,37 @@ absl::Status GpuDenseSession::WaitForRuns(Duration run_max) {
 
 // And for what a call that failed left behind its last whole run.
 absl::Status GpuDenseSession::WaitForEarlierRuns(Duration run_max) {
-  HPS_RETURN_IF_ERROR(WaitForRuns(run_max));
+  HPS_RETURN_IF_ERROR(WaitForRuns(enqueued_, run_max));
   return room_->WaitUntilIdle(run_max, "an earlier run");
 }
 
-// Of samples [begin, begin + count) of a call, to the pinned memory that has all of them.
-absl::Status GpuDenseSession::CopyOutputs(uint64_t begin, uint64_t count, uint64_t samples) {
-  const auto stream = static_cast<cudaStream_t>(room_->stream().handle);
+absl::Status GpuDenseSession::WaitInCall(size_t end) {
+  const absl::Status passed = WaitForRuns(end, kRunMax);
+  is_late_ = absl::IsDeadlineExceeded(passed);
+  return passed;
+}
+
+// To the pinned memory that has the outputs of the whole call.
+absl::Status GpuDenseSession::CopyOutputs(const SampleRange& run) {
   uint64_t at = 0;
   for (size_t i = 0; i < network_.plan().output_views.size(); ++i) {
     HPS_RETURN_IF_ERROR(CudaStatus(
-        cudaMemcpyAsync(outputs_.data() + at + OutputBytes(i, begin), session_->output(i),
-                        OutputBytes(i, count), cudaMemcpyDeviceToHost, stream),
+        cudaMemcpyAsync(outputs_.data() + at + OutputBytes(i, run.begin), session_->output(i),
+                        OutputBytes(i, run.count), cudaMemcpyDeviceToHost, stream_),
         "copy of a network's output"));
-    at += Aligned(OutputBytes(i, samples));
+    at += Aligned(OutputBytes(i, samples_));
   }
   return absl::OkStatus();
 }
 
 // Waits for all runs of the call, and hands their outputs out.
-absl::Status GpuDenseSession::End(uint64_t samples, std::span<std::byte* const> outputs) {
-  const absl::Status passed = WaitForRuns(kRunMax);
-  is_late_ = absl::IsDeadlineExceeded(passed);
-  HPS_RETURN_IF_ERROR(passed);
+absl::Status GpuDenseSession::End(std::span<std::byte* const> outputs) {
+  HPS_CHECK(outputs.size() == network_.plan().outputs.size());
+  HPS_RETURN_IF_ERROR(WaitInCall(enqueued_));
   is_open_ = false;
   uint64_t at = 0;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const uint64_t bytes = OutputBytes(i, samples);
+    const uint64_t bytes = OutputBytes(i, samples_);
     std::memcpy(outputs[i], outputs_.data() + at, bytes);
     at += Aligned(bytes);
   }

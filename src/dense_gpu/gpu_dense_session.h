@@ -2,13 +2,15 @@
 // host, or from rows that have been looked up into its memory.
 //
 // RunFromRows cuts its samples into runs of the network, and enqueues all of them: while one run is
-// on the device, the host brings the inputs of the next. It waits once, at the end.
+// on the device, the host brings the inputs of the next. It waits once, at the end. A call in
+// parts has its runs on the room's second stream, beside the lookups on the first.
 //
 // For one thread at a time; ends before its network. A run that the device does not end within ten
 // seconds after the one before it is given up, and so is every later one until the device has
 // passed it. The destructor waits as long.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -36,6 +38,9 @@ class GpuDenseSession final : public DenseSession {
   RowRoom* row_room() override { return room_.get(); }
   absl::Status RunFromRows(uint32_t samples, std::span<const FedInput> inputs,
                            std::span<std::byte* const> outputs) override;
+  absl::Status BeginParts(uint32_t samples) override;
+  absl::Status EnqueuePart(const SampleRange& part, std::span<const FedInput> inputs) override;
+  absl::Status EndParts(std::span<std::byte* const> outputs) override;
 
  private:
   explicit GpuDenseSession(GpuNetwork& network) : network_(network) {}
@@ -46,48 +51,53 @@ class GpuDenseSession final : public DenseSession {
   uint64_t OutputBytes(size_t output, uint64_t samples) const;
   absl::Status CheckShapes(int64_t batch, std::span<const DenseTensor> inputs,
                            std::span<const DenseTensor> outputs) const;
-  absl::Status CheckFed(uint32_t samples, std::span<const FedInput> inputs) const;
+  absl::Status CheckFed(uint64_t samples, std::span<const FedInput> inputs) const;
 
   absl::Status Begin();
   absl::Status MarkEndOfRun();
-  absl::Status WaitForRuns(Duration run_max);
+  absl::Status WaitForRuns(size_t end, Duration run_max);
   absl::Status WaitForEarlierRuns(Duration run_max);
-  absl::Status CopyOutputs(uint64_t begin, uint64_t count, uint64_t samples);
-  absl::Status End(uint64_t samples, std::span<std::byte* const> outputs);
+  absl::Status WaitInCall(size_t end);
+  absl::Status CopyOutputs(const SampleRange& run);
+  absl::Status End(std::span<std::byte* const> outputs);
 
-  // Samples [begin, begin + count) of a call.
-  struct Part {
-    uint64_t begin = 0;
-    uint64_t count = 0;
+  // What a call, or a part of one, brings from the host, run by run: steps of the pooling, bags,
+  // inputs that were sent.
+  struct Brought {
+    PinnedBuffer host;
+    DeviceBuffer there;
   };
-  absl::Status MakeRoom(uint32_t samples, std::span<const FedInput> inputs);
-  absl::Status EnqueuePart(uint32_t samples, const Part& part, std::span<const FedInput> inputs);
-  void Slice(const Part& part, std::span<const FedInput> inputs);
+  absl::Status MakeRoom(uint64_t samples, std::span<const FedInput> inputs);
+  absl::Status MakeRoomForOutputs();
+  absl::Status EnqueueRuns(const SampleRange& part, std::span<const FedInput> inputs);
+  absl::Status EnqueueRun(const SampleRange& run);
+  void Slice(const SampleRange& run, std::span<const FedInput> inputs);
   uint64_t LayOut();
   absl::Status Feed(uint64_t count);
   absl::Status PoolRows(uint64_t count, uint64_t brought_bytes);
 
   GpuNetwork& network_;
   std::unique_ptr<GpuNetworkSession> session_;
-  std::unique_ptr<GpuRowRoom> room_;        // has the stream
-  std::vector<DeviceBuffer> inputs_;        // by input, of a run: where they are made
-  std::vector<FedInput> fed_;               // by input, of a run
-  std::vector<const std::byte*> pointers_;  // likewise
-  // What a call brings from the host, run by run: steps of the pooling, bags, inputs that were
-  // sent.
-  PinnedBuffer brought_;
-  DeviceBuffer brought_there_;
-  uint64_t brought_begin_ = 0;        // of the run
-  std::vector<uint64_t> brought_at_;  // by input, of the run
-  std::vector<size_t> pooled_;        // the inputs that are made of rows
-  PinnedBuffer outputs_;              // of a call, one after the other
-  std::vector<std::byte*> to_;        // where they go, of Run
+  std::unique_ptr<GpuRowRoom> room_;                     // has the streams
+  std::vector<DeviceBuffer> inputs_;                     // by input, of a run: where they are made
+  std::vector<FedInput> fed_;                            // by input, of a run
+  std::vector<const std::byte*> pointers_;               // likewise
+  std::array<Brought, RowRoom::kPartsMax> all_brought_;  // by part; of a whole call: the first
+  Brought* brought_ = nullptr;                           // of the call or part
+  uint64_t brought_begin_ = 0;                           // of the run
+  std::vector<uint64_t> brought_at_;                     // by input, of the run
+  std::vector<size_t> pooled_;                           // the inputs that are made of rows
+  PinnedBuffer outputs_;                                 // of a call, one after the other
+  std::vector<std::byte*> to_;                           // where they go, of Run
   // A call was begun and has not been seen to end; it was given up.
   bool is_open_ = false;
   bool is_late_ = false;
+  cudaStream_t stream_ = nullptr;    // of the call
+  uint64_t samples_ = 0;             // of the call
   std::vector<CudaEvent> run_ends_;  // of the call's runs; kept for later calls
   size_t enqueued_ = 0;              // runs of the call
   size_t ended_ = 0;                 // of these, as far as seen
+  std::vector<size_t> part_ends_;    // by part of the call: runs until then
 };
 
 }  // namespace hps

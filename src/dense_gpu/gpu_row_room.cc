@@ -57,44 +57,96 @@ absl::StatusOr<std::unique_ptr<GpuRowRoom>> GpuRowRoom::Create(int device,
 
 absl::Status GpuRowRoom::SetUp() {
   HPS_ASSIGN_OR_RETURN(stream_, MakeStream(StreamPriority::kHigh));
+  // The lookup of a part, on which the next part waits, goes before the network.
+  HPS_ASSIGN_OR_RETURN(network_stream_, MakeStream(StreamPriority::kLow));
   HPS_ASSIGN_OR_RETURN(passed_, MakeEvent());
+  HPS_ASSIGN_OR_RETURN(network_passed_, MakeEvent());
   return absl::OkStatus();
 }
 
 GpuRowRoom::~GpuRowRoom() {
-  if (stream_ == nullptr || passed_ == nullptr) return;
+  if (network_passed_ == nullptr) return;  // the set-up failed
   const DeviceScope scope(device_);
   if (absl::IsDeadlineExceeded(WaitUntilIdle(kStatusesMax, "earlier work"))) {
     host_.Leak();
     keys_.Leak();
-    rows_.Leak();
-    if (lease_.has_value()) lease_->Leak();
+    for (Rows& rows : rows_) {
+      rows.buffer.Leak();
+      if (rows.lease.has_value()) rows.lease->Leak();
+    }
   }
   host_ = PinnedBuffer();
   keys_ = DeviceBuffer();
-  rows_ = DeviceBuffer();
+  for (Rows& rows : rows_) rows.buffer = DeviceBuffer();
+}
+
+absl::StatusOr<cudaStream_t> GpuRowRoom::NetworkStream() {
+  HPS_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(passed_.get(), stream_.get()), "a part's rows"));
+  HPS_RETURN_IF_ERROR(
+      CudaStatus(cudaStreamWaitEvent(network_stream_.get(), passed_.get(), 0), "a part's rows"));
+  network_is_joined_ = false;
+  return network_stream_.get();
+}
+
+absl::Status GpuRowRoom::JoinNetworkStream() {
+  if (network_is_joined_) return absl::OkStatus();
+  HPS_RETURN_IF_ERROR(
+      CudaStatus(cudaEventRecord(network_passed_.get(), network_stream_.get()), "a part's run"));
+  HPS_RETURN_IF_ERROR(
+      CudaStatus(cudaStreamWaitEvent(stream_.get(), network_passed_.get(), 0), "a part's run"));
+  network_is_joined_ = true;
+  return absl::OkStatus();
 }
 
 absl::Status GpuRowRoom::WaitUntilIdle(Duration timeout, const char* what) {
+  HPS_RETURN_IF_ERROR(JoinNetworkStream());
+  return WaitForStream(timeout, what);
+}
+
+absl::Status GpuRowRoom::WaitForStream(Duration timeout, const char* what) {
   HPS_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(passed_.get(), stream_.get()), what));
   return WaitFor(passed_.get(), DeadlineAfter(RealClock(), timeout), what);
 }
 
+absl::Status GpuRowRoom::FreeRows(Rows& rows) {
+  HPS_RETURN_IF_ERROR(FreeInOrder(std::exchange(rows.buffer, DeviceBuffer()), stream_.get()));
+  rows.lease.reset();
+  return absl::OkStatus();
+}
+
 // The memory of an earlier batch goes back before more is asked for, and so does its part of the
 // budget.
-absl::Status GpuRowRoom::GrowRows(uint64_t row_bytes) {
-  if (row_bytes == 0 || Suits(rows_.bytes(), row_bytes)) return absl::OkStatus();
-  HPS_RETURN_IF_ERROR(FreeInOrder(std::exchange(rows_, DeviceBuffer()), stream_.get()));
-  lease_.reset();
+absl::Status GpuRowRoom::GrowRows(Rows& rows, uint64_t row_bytes) {
+  if (row_bytes == 0 || Suits(rows.buffer.bytes(), row_bytes)) return absl::OkStatus();
+  HPS_RETURN_IF_ERROR(FreeRows(rows));
   if (budget_ != nullptr) {
     HPS_ASSIGN_OR_RETURN(ByteBudget::Lease lease, budget_->Lend(SizeFor(row_bytes)));
-    lease_.emplace(std::move(lease));
+    rows.lease.emplace(std::move(lease));
   }
-  return GrowDeviceBuffer(rows_, "rows of a batch", row_bytes, stream_.get());
+  return GrowDeviceBuffer(rows.buffer, "rows of a batch", row_bytes, stream_.get());
 }
 
 absl::StatusOr<RowRoom::Room> GpuRowRoom::Make(std::span<const KeyPiece> pieces,
                                                uint64_t row_bytes) {
+  const DeviceScope scope(device_);
+  HPS_RETURN_IF_ERROR(scope.Check());
+  HPS_RETURN_IF_ERROR(WaitUntilIdle(kEarlierWorkMax, "earlier work on rows"));
+  // Large memory of a batch in parts.
+  for (size_t i = 1; i < rows_.size(); ++i)
+    if (rows_[i].buffer.bytes() > kBufferBytesKept) HPS_RETURN_IF_ERROR(FreeRows(rows_[i]));
+  return MakeIn(rows_.front(), pieces, row_bytes);
+}
+
+absl::StatusOr<RowRoom::Room> GpuRowRoom::MakePart(std::span<const KeyPiece> pieces,
+                                                   uint64_t row_bytes, size_t part) {
+  const DeviceScope scope(device_);
+  HPS_RETURN_IF_ERROR(scope.Check());
+  HPS_RETURN_IF_ERROR(WaitForStream(kEarlierWorkMax, "earlier work on rows"));
+  return MakeIn(rows_[part % kPartsMax], pieces, row_bytes);
+}
+
+absl::StatusOr<RowRoom::Room> GpuRowRoom::MakeIn(Rows& rows, std::span<const KeyPiece> pieces,
+                                                 uint64_t row_bytes) {
   if (row_bytes > kRowBytesMax) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "rows of ", row_bytes, " bytes; a batch has room for ", kRowBytesMax, " on the device"));
@@ -102,18 +154,15 @@ absl::StatusOr<RowRoom::Room> GpuRowRoom::Make(std::span<const KeyPiece> pieces,
   size_t key_count = 0;
   for (const KeyPiece& piece : pieces) key_count += piece.key_count;
   const uint64_t key_bytes = key_count * sizeof(Key);
-  const DeviceScope scope(device_);
-  HPS_RETURN_IF_ERROR(scope.Check());
-  HPS_RETURN_IF_ERROR(WaitUntilIdle(kEarlierWorkMax, "earlier work on rows"));
   HPS_RETURN_IF_ERROR(GrowPinnedBuffer(host_, "keys of a batch", key_bytes));
   // The statuses lie behind the keys, whose 8 bytes each are a multiple of theirs.
   const uint64_t statuses_at = (key_bytes + 255) / 256 * 256;
   HPS_RETURN_IF_ERROR(
       GrowDeviceBuffer(keys_, "keys of a batch", statuses_at + key_count, stream_.get()));
-  HPS_RETURN_IF_ERROR(GrowRows(row_bytes));
+  HPS_RETURN_IF_ERROR(GrowRows(rows, row_bytes));
   HPS_RETURN_IF_ERROR(SendKeys(pieces));
   return Room{.keys = keys_.at<const Key>(0),
-              .rows = rows_.data(),
+              .rows = rows.buffer.data(),
               .statuses = keys_.at<KeyStatus>(statuses_at)};
 }
 

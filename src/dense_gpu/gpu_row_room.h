@@ -1,10 +1,12 @@
-// Room for the rows of a batch on a GPU, and the stream on which they are looked up and read.
+// Room for the rows of a batch on a GPU, and the stream on which they are looked up and read; for
+// batches in parts, a second stream on which they are read.
 //
 // Not thread-safe.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -32,27 +34,44 @@ class GpuRowRoom final : public RowRoom {
 
   Stream stream() const override { return {stream_.get()}; }
   absl::StatusOr<Room> Make(std::span<const KeyPiece> pieces, uint64_t row_bytes) override;
+  absl::StatusOr<Room> MakePart(std::span<const KeyPiece> pieces, uint64_t row_bytes,
+                                size_t part) override;
   absl::Status ReadStatuses(std::span<KeyStatus> to) override;
 
-  // Waits until the stream has passed all its work. `what` names it in the message. Errors:
+  // The stream on which the network reads rows of parts. Its later work comes after what is on
+  // stream() now. Errors: INTERNAL.
+  absl::StatusOr<cudaStream_t> NetworkStream();
+
+  // Waits until both streams have passed all their work. `what` names it in the message. Errors:
   // DEADLINE_EXCEEDED, UNAVAILABLE, INTERNAL.
   absl::Status WaitUntilIdle(Duration timeout, const char* what);
 
  private:
   GpuRowRoom(int device, std::shared_ptr<ByteBudget> budget)
       : device_(device), budget_(std::move(budget)) {}
+  struct Rows {
+    DeviceBuffer buffer;
+    std::optional<ByteBudget::Lease> lease;
+  };
+
   absl::Status SetUp();
-  absl::Status GrowRows(uint64_t row_bytes);
+  absl::Status JoinNetworkStream();
+  absl::Status WaitForStream(Duration timeout, const char* what);
+  absl::StatusOr<Room> MakeIn(Rows& rows, std::span<const KeyPiece> pieces, uint64_t row_bytes);
+  absl::Status FreeRows(Rows& rows);
+  absl::Status GrowRows(Rows& rows, uint64_t row_bytes);
   absl::Status SendKeys(std::span<const KeyPiece> pieces);
 
   const int device_;
   const std::shared_ptr<ByteBudget> budget_;
-  std::optional<ByteBudget::Lease> lease_;  // for rows_
   CudaStream stream_;
-  CudaEvent passed_;
+  CudaStream network_stream_;
+  CudaEvent passed_;               // by stream_
+  CudaEvent network_passed_;       // by network_stream_
+  bool network_is_joined_ = true;  // stream_ waits for all that is on network_stream_
   PinnedBuffer host_;  // keys on their way to the device, or statuses on theirs to the host
   DeviceBuffer keys_;  // and statuses
-  DeviceBuffer rows_;
+  std::array<Rows, kPartsMax> rows_;  // of a whole batch: the first
 };
 
 // Makes a buffer large enough, for later work on `stream`; what it held is gone where it was not.

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/byte_budget.h"
 #include "l1_gpu/cuda_status.h"
 
 namespace hps {
@@ -49,6 +50,55 @@ TEST_F(GpuRowRoomTest, KeysOfBatchesOfAllSizesGoToTheDevice) {
   Key first = 0;
   for (const size_t count : {1, 33, 65'536, 131'073, 1'703'936, 26, 1'000'003})
     ASSERT_NO_FATAL_FAILURE(CheckKeys(**room, count, ++first));
+}
+
+// Catches: rows of a part in the memory of another one that the network has not read.
+TEST_F(GpuRowRoomTest, PartsHaveRowsOfTheirOwnThatTheNetworkReadsOnAnotherStream) {
+  const auto made = GpuRowRoom::Create(0, nullptr);
+  ASSERT_TRUE(made.ok()) << made.status();
+  GpuRowRoom& room = **made;
+  const auto lookups = static_cast<cudaStream_t>(room.stream().handle);
+  const uint64_t bytes = uint64_t{100} << 20;  // more than a small batch keeps
+  std::vector<std::vector<std::byte>> read(RowRoom::kPartsMax, std::vector<std::byte>(bytes));
+  for (int batch = 0; batch < 2; ++batch) {
+    std::vector<std::byte*> rows;
+    for (size_t part = 0; part < 2 * RowRoom::kPartsMax; ++part) {
+      const auto part_room = room.MakePart({}, bytes, part);
+      ASSERT_TRUE(part_room.ok()) << part_room.status();
+      rows.push_back(part_room->rows);
+      ASSERT_EQ(cudaMemsetAsync(part_room->rows, static_cast<int>(part + 1), bytes, lookups),
+                cudaSuccess);
+      const auto network = room.NetworkStream();
+      ASSERT_TRUE(network.ok()) << network.status();
+      ASSERT_NE(*network, lookups);
+      std::vector<std::byte>& to = read[part % RowRoom::kPartsMax];
+      ASSERT_EQ(
+          cudaMemcpyAsync(to.data(), part_room->rows, bytes, cudaMemcpyDeviceToHost, *network),
+          cudaSuccess);
+      if (part < RowRoom::kPartsMax) continue;
+      ASSERT_EQ(cudaStreamSynchronize(*network), cudaSuccess);
+      EXPECT_EQ(to.front(), static_cast<std::byte>(part + 1));
+      EXPECT_EQ(to.back(), static_cast<std::byte>(part + 1));
+      EXPECT_EQ(rows[part], rows[part - RowRoom::kPartsMax]);
+    }
+    EXPECT_NE(rows[0], rows[1]);
+    EXPECT_NE(rows[0], rows[2]);
+    EXPECT_NE(rows[1], rows[2]);
+    ASSERT_NO_FATAL_FAILURE(CheckKeys(room, 1000, batch));
+  }
+}
+
+TEST_F(GpuRowRoomTest, ASmallBatchGivesBackTheMemoryOfParts) {
+  const uint64_t bytes = uint64_t{100} << 20;
+  const auto budget = std::make_shared<ByteBudget>("rows", uint64_t{512} << 20);
+  const auto in_parts = GpuRowRoom::Create(0, budget);
+  const auto other = GpuRowRoom::Create(0, budget);
+  ASSERT_TRUE(in_parts.ok() && other.ok());
+  for (size_t part = 0; part < RowRoom::kPartsMax; ++part)
+    ASSERT_TRUE((*in_parts)->MakePart({}, bytes, part).ok());
+  EXPECT_EQ((*other)->Make({}, 4 * bytes).status().code(), absl::StatusCode::kResourceExhausted);
+  ASSERT_TRUE((*in_parts)->Make({}, 4096).ok());
+  EXPECT_TRUE((*other)->Make({}, uint64_t{256} << 20).ok());
 }
 
 TEST_F(GpuRowRoomTest, RoomsOfSeveralThreadsDoNotDisturbEachOther) {

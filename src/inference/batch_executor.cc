@@ -9,6 +9,7 @@
 #include "base/logging.h"
 #include "base/macros.h"
 #include "base/public_message.h"
+#include "inference/plan_parts.h"
 
 namespace hps {
 namespace {
@@ -16,8 +17,20 @@ namespace {
 // A batch whose device fails has waited for its rows once already.
 constexpr Duration kSecondLookupMin = std::chrono::seconds(1);
 
-// Points the prediction of a plan at its rows and outputs.
-void BindPrediction(const NetworkSignature& signature, ExecutionPlan& plan) {
+// A device that has not answered one lookup for so long has failed, and so has one whose lookups of
+// the parts of a request have taken as long together.
+constexpr Duration kAllPartsMax = std::chrono::minutes(1);
+
+bool IsUnwanted(const BatchExecutor::LookupLimits& limits) {
+  return limits.unwanted != nullptr && limits.unwanted->load(std::memory_order_relaxed);
+}
+
+void Add(const LookupCounts& counts, LookupCounts& sum) {
+  for (size_t i = 0; i < kKeyStatusCount; ++i) sum.by_status[i] += counts.by_status[i];
+}
+
+// Points the prediction of a plan at its rows.
+void BindRows(const NetworkSignature& signature, ExecutionPlan& plan) {
   for (size_t i = 0; i < signature.inputs.size(); ++i) {
     plan.prediction.inputs[i].rows = nullptr;
     for (const TablePart& part : plan.parts) {
@@ -26,6 +39,10 @@ void BindPrediction(const NetworkSignature& signature, ExecutionPlan& plan) {
       plan.prediction.inputs[i].rows = AsAligned<float>(rows);
     }
   }
+}
+
+void BindPrediction(const NetworkSignature& signature, ExecutionPlan& plan) {
+  BindRows(signature, plan);
   for (size_t i = 0; i < signature.outputs.size(); ++i) {
     const size_t output = plan.prediction_outputs[i];
     plan.prediction.outputs[i] = output == OutputPlace::kNone ? nullptr : plan.outputs[output].data;
@@ -46,12 +63,9 @@ absl::Status BatchExecutor::LookUp(ModelVersion& version, Plans plans, const Loo
   HPS_ASSIGN_OR_RETURN(LookupSession * session, version.session(options_.slot));
   counts_ = {};
   deadline_ = limits.deadline;
-  rows_ = RowsPlace::kHost;
   const OnDevice on_device = LookUpOnDevice(version, *session, plans, limits);
-  if (on_device == OnDevice::kDone) {
-    rows_ = RowsPlace::kDevice;
-    return absl::OkStatus();
-  }
+  if (on_device == OnDevice::kDone) return absl::OkStatus();
+  rows_ = RowsPlace::kHost;
   LookupLimits on_host = limits;
   // A device that hangs may have taken all of the time: the levels below have the rows.
   if (on_device == OnDevice::kFailed)
@@ -70,9 +84,13 @@ BatchExecutor::OnDevice BatchExecutor::LookUpOnDevice(ModelVersion& version, Loo
   const auto network = version.prediction_session(options_.slot);
   RowRoom* const room = network.ok() ? (*network)->row_room() : nullptr;
   if (room == nullptr || !device_.Admits(options_.clock->Now())) return OnDevice::kNotTried;
+  rows_ = RowsPlace::kDevice;
   const absl::Status looked_up =
-      device_lookup_.Run(session, *room, plans,
-                         {.timeout = TimeUntil(limits.deadline), .cancel = limits.cancel}, counts_);
+      IsForParts(**network, plans)
+          ? LookUpInParts(version, session, **network, *plans.front(), limits)
+          : device_lookup_.Run(session, *room, plans,
+                               {.timeout = TimeUntil(limits.deadline), .cancel = limits.cancel},
+                               counts_);
   if (looked_up.ok()) {
     device_.NoteAnswer();
     return OnDevice::kDone;
@@ -80,6 +98,47 @@ BatchExecutor::OnDevice BatchExecutor::LookUpOnDevice(ModelVersion& version, Loo
   counts_ = {};
   NoteDeviceFailure(looked_up);
   return OnDevice::kFailed;
+}
+
+bool BatchExecutor::IsForParts(PredictionSession& network, Plans plans) const {
+  const uint64_t samples = options_.part_samples;
+  if (samples == 0 || plans.size() != 1) return false;
+  const Prediction& prediction = plans.front()->prediction;
+  return prediction.batch / 2 >= samples && network.TakesParts(prediction);
+}
+
+// Each part is looked up while the network runs for the parts before it.
+absl::Status BatchExecutor::LookUpInParts(ModelVersion& version, LookupSession& session,
+                                          PredictionSession& network, ExecutionPlan& plan,
+                                          const LookupLimits& limits) {
+  const NetworkSignature& signature = version.predictor()->signature();
+  const Deadline parts_end = DeadlineAfter(*options_.clock, kAllPartsMax);
+  const Deadline deadline = std::min(limits.deadline, parts_end);
+  const uint64_t batch = plan.prediction.batch;
+  plan.degraded_count = 0;
+  HPS_RETURN_IF_ERROR(network.BeginParts(plan.prediction));
+  size_t number = 0;
+  for (uint64_t begin = 0; begin < batch; begin += options_.part_samples) {
+    if (IsUnwanted(limits)) {
+      rows_ = RowsPlace::kLost;
+      return absl::OkStatus();
+    }
+    const uint64_t count = std::min(options_.part_samples, batch - begin);
+    CutPlan(signature, plan, {.begin = begin, .count = count}, part_);
+    ExecutionPlan* const part = &part_;
+    LookupCounts counts;
+    HPS_RETURN_IF_ERROR(device_lookup_.Run(
+        session, *network.row_room(), {&part, 1},
+        {.timeout = TimeUntil(deadline), .cancel = limits.cancel, .part = number++}, counts));
+    if (deadline < limits.deadline && options_.clock->Now() >= deadline)
+      return absl::DeadlineExceededError("the lookups of a request's parts took over a minute");
+    Add(counts, counts_);
+    plan.degraded_count += part_.degraded_count;
+    BindRows(signature, part_);
+    HPS_RETURN_IF_ERROR(network.EnqueuePart(part_.prediction, begin));
+  }
+  rows_ = RowsPlace::kInParts;
+  return absl::OkStatus();
 }
 
 // Other errors are of this batch alone, and the host says them again.
@@ -112,11 +171,8 @@ absl::Status BatchExecutor::LookUpOnHost(LookupSession& session, Plans plans,
             .queries = queries_, .timeout = TimeUntil(limits.deadline), .cancel = limits.cancel},
         &counts));
     CountDegraded(with_statuses, counts);
-    for (size_t i = 0; i < kKeyStatusCount; ++i) counts_.by_status[i] += counts.by_status[i];
-    if (plans.size() == 1 && limits.unwanted != nullptr &&
-        limits.unwanted->load(std::memory_order_relaxed)) {
-      break;
-    }
+    Add(counts, counts_);
+    if (plans.size() == 1 && IsUnwanted(limits)) break;
   }
   return absl::OkStatus();
 }
@@ -217,9 +273,11 @@ absl::Status BatchExecutor::Predict(ModelVersion& version, Plans plans) {
       predictions_.push_back(&plan->prediction);
     }
   };
-  if (rows_ == RowsPlace::kDevice) {
+  if (rows_ == RowsPlace::kDevice || rows_ == RowsPlace::kInParts) {
     bind();
-    const absl::Status ran = session->RunFromRows(predictions_);
+    const absl::Status ran = rows_ == RowsPlace::kInParts
+                                 ? session->EndParts(plans.front()->prediction)
+                                 : session->RunFromRows(predictions_);
     if (ran.ok()) return ran;
     NoteDeviceFailure(ran);
     rows_ = RowsPlace::kLost;

@@ -6,6 +6,11 @@
 // read there (device_lookup.h). If that fails, the batch takes its rows through the host, and so
 // does every batch of the next second.
 //
+// A large prediction that is alone goes through such a GPU in parts of its samples: while the
+// network runs for one part, the keys of the next go there and are looked up. Each part is one
+// lookup in the statistics. LookUp then also starts the network, and Predict waits for it. If a
+// part fails, the whole request takes its rows through the host.
+//
 // One for each lookup slot, for one thread at a time. Allocates when it is made, and for requests
 // that are larger than those before.
 #pragma once
@@ -29,10 +34,15 @@ namespace hps {
 
 class BatchExecutor {
  public:
+  // Enough for the kernels of a network; 65,536 samples are four parts.
+  static constexpr uint64_t kPartSamples = 16'384;
+
   struct Options {
     size_t slot = 0;      // of the versions' sessions that it uses
     size_t keys_max = 0;  // of one lookup; more keys are looked up in turn
     const Clock* clock = nullptr;
+    // Of a part, for predictions of two parts or more; 0 = not in parts.
+    uint64_t part_samples = kPartSamples;
   };
   struct LookupLimits {
     Deadline deadline = kNoDeadline;
@@ -69,11 +79,16 @@ class BatchExecutor {
   };
 
   // Where the rows of the last LookUp are, as far as only the network reads them.
-  enum class RowsPlace { kHost, kDevice, kLost };
+  // kInParts: on the device, where the network runs for them already.
+  enum class RowsPlace { kHost, kDevice, kInParts, kLost };
 
   enum class OnDevice { kNotTried, kFailed, kDone };
   OnDevice LookUpOnDevice(ModelVersion& version, LookupSession& session, Plans plans,
                           const LookupLimits& limits);
+  bool IsForParts(PredictionSession& network, Plans plans) const;
+  absl::Status LookUpInParts(ModelVersion& version, LookupSession& session,
+                             PredictionSession& network, ExecutionPlan& plan,
+                             const LookupLimits& limits);
   absl::Status LookUpOnHost(LookupSession& session, Plans plans, const LookupLimits& limits);
   absl::Status LookUpAgain(ModelVersion& version, Plans plans);
   void NoteDeviceFailure(const absl::Status& status);
@@ -93,6 +108,7 @@ class BatchExecutor {
   std::vector<float> network_rows_;              // of predictions, by table, then by plan
   std::vector<const Prediction*> predictions_;   // of the network's run
   DeviceLookup device_lookup_;
+  ExecutionPlan part_;     // of a prediction in parts: the one that is looked up
   CircuitBreaker device_;  // open: batches take their rows through the host
   RowsPlace rows_ = RowsPlace::kHost;
   Deadline deadline_ = kNoDeadline;  // of the last LookUp

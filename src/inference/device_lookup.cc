@@ -21,20 +21,22 @@ bool DeviceLookup::Takes(Plans plans) {
   });
 }
 
-absl::Status DeviceLookup::Run(LookupSession& session, RowRoom& room, Plans plans, const Wait& wait,
-                               LookupCounts& counts) {
+absl::Status DeviceLookup::Run(LookupSession& session, RowRoom& room, Plans plans,
+                               const Options& options, LookupCounts& counts) {
   PlaceParts(plans);
   if (key_count_ == 0) return absl::OkStatus();
-  HPS_ASSIGN_OR_RETURN(const RowRoom::Room made, room.Make(pieces_, row_bytes_));
+  HPS_ASSIGN_OR_RETURN(const RowRoom::Room made,
+                       options.part.has_value() ? room.MakePart(pieces_, row_bytes_, *options.part)
+                                                : room.Make(pieces_, row_bytes_));
   // Of a single plan the counts tell whether it is complete.
   MakeQueries(made, plans.size() > 1);
   if (queries_.size() > kTablesPerCallMax)
     return absl::ResourceExhaustedError("more tables than one lookup takes");
   HPS_RETURN_IF_ERROR(session.Lookup(DeviceLookupRequest{.queries = queries_,
-                                                         .timeout = wait.timeout,
-                                                         .cancel = wait.cancel,
+                                                         .timeout = options.timeout,
+                                                         .cancel = options.cancel,
                                                          .stream = room.stream(),
-                                                         // RowRoom::Make has waited for it.
+                                                         // The room has waited for it.
                                                          .stream_is_idle = true},
                                      &counts));
   return CountDegraded(room, plans, counts[KeyStatus::kDefaultDegraded]);

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,9 +22,10 @@ namespace hps {
 class DeviceLookup {
  public:
   using Plans = std::span<ExecutionPlan* const>;
-  struct Wait {
+  struct Options {
     std::chrono::nanoseconds timeout{};
     LookupCancel* cancel = nullptr;
+    std::optional<size_t> part{};  // the plan is this part of a batch (RowRoom::MakePart)
   };
 
   // Whether nobody but the network reads the plans' rows.
@@ -31,9 +33,9 @@ class DeviceLookup {
 
   // Writes the rows of all plans to `room`, sets where they are (TablePart::network_rows), and
   // counts in each plan the rows that have not come in time. REQUIRES: Takes; the session is on the
-  // room's device. Errors: those of RowRoom::Make and of LookupSession::Lookup; then the plans can
-  // be looked up on the host.
-  absl::Status Run(LookupSession& session, RowRoom& room, Plans plans, const Wait& wait,
+  // room's device; a part is a single plan. Errors: those of RowRoom::Make and of
+  // LookupSession::Lookup; then the plans can be looked up on the host.
+  absl::Status Run(LookupSession& session, RowRoom& room, Plans plans, const Options& options,
                    LookupCounts& counts);
 
  private:

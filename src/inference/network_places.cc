@@ -105,6 +105,16 @@ class NetworkPlaces::DeviceSession final : public DenseSession {
     return absl::OkStatus();
   }
 
+  absl::Status BeginParts(uint32_t samples) override { return on_device_->BeginParts(samples); }
+  absl::Status EnqueuePart(const SampleRange& part, std::span<const FedInput> inputs) override {
+    return on_device_->EnqueuePart(part, inputs);
+  }
+  absl::Status EndParts(std::span<std::byte* const> outputs) override {
+    HPS_RETURN_IF_ERROR(on_device_->EndParts(outputs));
+    places_.counts_.on_devices.fetch_add(1, std::memory_order_relaxed);
+    return absl::OkStatus();
+  }
+
  private:
   NetworkPlaces& places_;
   const int device_;

@@ -14,6 +14,9 @@
 namespace hps {
 namespace {
 
+// What a device gets from the host's memory at once, and brings there.
+constexpr uint64_t kHostBytesMax = uint64_t{256} << 20;
+
 uint64_t SampleCount(std::span<const Prediction* const> group) {
   uint64_t count = 0;
   for (const Prediction* request : group) count += request->batch;
@@ -40,13 +43,17 @@ bool GoesInAsItIs(const NetworkSignature::Input& input, const PredictionInput& o
 
 }  // namespace
 
+void PredictionSession::Prepare() {
+  values_.resize(signature_.inputs.size());
+  own_.resize(signature_.inputs.size());
+  own_outputs_.resize(signature_.outputs.size());
+}
+
 // Requests that the network can run together, one group after the other.
 absl::Status PredictionSession::RunGroups(Group requests,
                                           absl::Status (PredictionSession::*run)(Group)) {
   try {
-    values_.resize(signature_.inputs.size());
-    own_.resize(signature_.inputs.size());
-    own_outputs_.resize(signature_.outputs.size());
+    Prepare();
     while (!requests.empty()) {
       size_t count = 1;
       while (count < requests.size() &&
@@ -79,20 +86,24 @@ absl::Status PredictionSession::RunGroup(Group group) {
 }
 
 uint64_t PredictionSession::DeviceSamples(uint64_t sample_bytes) {
-  constexpr uint64_t kBytesMax = uint64_t{256} << 20;
-  return std::clamp(kBytesMax / std::max<uint64_t>(sample_bytes, 1), kSamplesMax,
+  return std::clamp(kHostBytesMax / std::max<uint64_t>(sample_bytes, 1), kSamplesMax,
                     kDeviceSamplesMax);
+}
+
+uint64_t PredictionSession::OutputBytesOfSample() const {
+  uint64_t bytes = 0;
+  for (const NetworkSignature::Output& output : signature_.outputs)
+    bytes += output.sample_elements * sizeof(float);
+  return bytes;
 }
 
 // What a run from rows brings to the device and takes from it, at most. REQUIRES: GatherSent.
 uint64_t PredictionSession::HostBytesOfSample() const {
-  uint64_t bytes = 0;
+  uint64_t bytes = OutputBytesOfSample();
   for (size_t i = 0; i < signature_.inputs.size(); ++i) {
     const bool is_sent = !signature_.inputs[i].table.has_value();
     bytes += is_sent ? values_[i].sample_bytes : sizeof(BagPlace);
   }
-  for (const NetworkSignature::Output& output : signature_.outputs)
-    bytes += output.sample_elements * sizeof(float);
   return bytes;
 }
 
@@ -103,22 +114,57 @@ absl::Status PredictionSession::RunGroupFromRows(Group group) {
   const uint64_t samples_max = DeviceSamples(HostBytesOfSample());
   for (uint64_t begin = 0; begin < total; begin += samples_max) {
     const uint64_t count = std::min(samples_max, total - begin);
-    fed_.clear();
-    for (size_t i = 0; i < signature_.inputs.size(); ++i) {
-      const Values& values = values_[i];
-      fed_.push_back(signature_.inputs[i].table.has_value()
-                         ? feed_.Rows(i, group, begin, count)
-                         : FedInput{.sent = {values.data + begin * values.sample_bytes,
-                                             count * values.sample_bytes}});
-    }
-    output_pointers_.clear();
-    for (size_t i = 0; i < signature_.outputs.size(); ++i)
-      output_pointers_.push_back(OutputOf(i, group, begin, count));
+    FeedFromRows(group, begin, count);
     HPS_RETURN_IF_ERROR(
-        session_->RunFromRows(static_cast<uint32_t>(count), fed_, output_pointers_));
+        session_->RunFromRows(static_cast<uint32_t>(count), fed_, OutputsOf(group, begin, count)));
     if (group.size() > 1) Deal(group, begin, count);
   }
   return absl::OkStatus();
+}
+
+// Sets fed_. REQUIRES: GatherSent.
+void PredictionSession::FeedFromRows(Group group, uint64_t begin, uint64_t count) {
+  fed_.clear();
+  for (size_t i = 0; i < signature_.inputs.size(); ++i) {
+    const Values& values = values_[i];
+    fed_.push_back(signature_.inputs[i].table.has_value()
+                       ? feed_.Rows(i, group, begin, count)
+                       : FedInput{.sent = {values.data + begin * values.sample_bytes,
+                                           count * values.sample_bytes}});
+  }
+}
+
+std::span<std::byte* const> PredictionSession::OutputsOf(Group group, uint64_t begin,
+                                                         uint64_t count) {
+  output_pointers_.clear();
+  for (size_t i = 0; i < signature_.outputs.size(); ++i)
+    output_pointers_.push_back(OutputOf(i, group, begin, count));
+  return output_pointers_;
+}
+
+// The device's outputs of all parts lie in the host's memory until the end.
+bool PredictionSession::TakesParts(const Prediction& request) {
+  return row_room() != nullptr && request.batch <= UINT32_MAX &&
+         request.batch * OutputBytesOfSample() <= kHostBytesMax;
+}
+
+absl::Status PredictionSession::BeginParts(const Prediction& request) {
+  return session_->BeginParts(static_cast<uint32_t>(request.batch));
+}
+
+absl::Status PredictionSession::EnqueuePart(const Prediction& part, uint64_t begin) {
+  Prepare();
+  const Prediction* const group[] = {&part};
+  for (size_t i = 0; i < signature_.inputs.size(); ++i)
+    if (!signature_.inputs[i].table.has_value()) GatherSent(i, group);
+  FeedFromRows(group, 0, part.batch);
+  return session_->EnqueuePart({.begin = begin, .count = part.batch}, fed_);
+}
+
+absl::Status PredictionSession::EndParts(const Prediction& request) {
+  Prepare();
+  const Prediction* const group[] = {&request};
+  return session_->EndParts(OutputsOf(group, 0, request.batch));
 }
 
 // Memory of this session for the values of an input.

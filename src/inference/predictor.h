@@ -53,6 +53,15 @@ class PredictionSession {
   // UNAVAILABLE: the device failed, and the rows have to be looked up again for Run.
   absl::Status RunFromRows(std::span<const Prediction* const> requests);
 
+  // RunFromRows of one request in parts: BeginParts, EnqueuePart of each part, EndParts
+  // (DenseSession::BeginParts). A part is the request of samples [begin, begin + batch), with the
+  // rows of its own; its outputs are not used. Errors: those of RunFromRows. They throw
+  // std::bad_alloc.
+  bool TakesParts(const Prediction& request);
+  absl::Status BeginParts(const Prediction& request);
+  absl::Status EnqueuePart(const Prediction& part, uint64_t begin);
+  absl::Status EndParts(const Prediction& request);
+
  private:
   using Group = std::span<const Prediction* const>;
 
@@ -66,6 +75,10 @@ class PredictionSession {
   absl::Status RunGroups(Group requests, absl::Status (PredictionSession::*run)(Group));
   absl::Status RunGroup(Group group);
   absl::Status RunGroupFromRows(Group group);
+  void Prepare();
+  void FeedFromRows(Group group, uint64_t begin, uint64_t count);
+  std::span<std::byte* const> OutputsOf(Group group, uint64_t begin, uint64_t count);
+  uint64_t OutputBytesOfSample() const;
   uint64_t HostBytesOfSample() const;
   void Gather(size_t input, std::span<const Prediction* const> group);
   void GatherRows(size_t input, std::span<const Prediction* const> group);
