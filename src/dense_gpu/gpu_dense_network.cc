@@ -1,9 +1,13 @@
 #include "dense_gpu/gpu_dense_network.h"
 
+#include <algorithm>
 #include <climits>
+#include <thread>
 #include <utility>
 
 #include "base/bytes.h"
+#include "base/executor.h"
+#include "base/fork_join_team.h"
 #include "base/macros.h"
 #include "dense_gpu/gpu_dense_session.h"
 #include "dense_plan/plan_maker.h"
@@ -12,18 +16,37 @@
 namespace hps {
 namespace {
 
+// Threads that help to copy the keys of large batches; a fourth of the cores, at most these.
+constexpr size_t kCopyThreadsMax = 4;
+// Between the parts of a batch, a helper is still awake.
+constexpr Duration kCopyHelperSpin = std::chrono::microseconds(100);
+
 class GpuDenseNetwork final : public DenseNetwork {
  public:
   explicit GpuDenseNetwork(std::unique_ptr<GpuNetwork> network) : network_(std::move(network)) {}
 
+  // Errors: RESOURCE_EXHAUSTED (a thread can't be started).
+  absl::Status StartCopyThreads() {
+    const size_t threads =
+        std::min<size_t>(kCopyThreadsMax, std::thread::hardware_concurrency() / 4);
+    if (threads == 0) return absl::OkStatus();
+    HPS_ASSIGN_OR_RETURN(copy_threads_,
+                         WorkerPool::Create({.name = "key copy", .thread_count = threads}));
+    copy_teams_ = std::make_unique<ForkJoinPool>(ForkJoinPool::Options{
+        .executor = copy_threads_.get(), .helpers_max = threads, .spin = kCopyHelperSpin});
+    return absl::OkStatus();
+  }
+
   std::span<const OnnxValue> inputs() const override { return network_->plan().inputs; }
   std::span<const OnnxValue> outputs() const override { return network_->plan().outputs; }
   absl::StatusOr<std::unique_ptr<DenseSession>> NewSession() override {
-    return GpuDenseSession::Make(*network_);
+    return GpuDenseSession::Make(*network_, copy_teams_.get());
   }
 
  private:
   const std::unique_ptr<GpuNetwork> network_;
+  std::unique_ptr<ForkJoinPool> copy_teams_;  // outlives the threads; null = no helpers
+  std::unique_ptr<WorkerPool> copy_threads_;
 };
 
 }  // namespace
@@ -36,7 +59,9 @@ absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeGpuDenseNetwork(
   HPS_ASSIGN_OR_RETURN(DensePlan plan, MakeDensePlan(model.graph()));
   HPS_ASSIGN_OR_RETURN(std::unique_ptr<GpuNetwork> made,
                        GpuNetwork::Make(std::move(plan), options));
-  return std::make_unique<GpuDenseNetwork>(std::move(made));
+  auto dense = std::make_unique<GpuDenseNetwork>(std::move(made));
+  HPS_RETURN_IF_ERROR(dense->StartCopyThreads());
+  return dense;
 }
 
 absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeDeviceDenseNetwork(

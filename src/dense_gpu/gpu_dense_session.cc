@@ -85,18 +85,19 @@ bool HasVectors(const FedInput& input) { return input.dim % 4 == 0 && IsAligned(
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DenseSession>> GpuDenseSession::Make(GpuNetwork& network) {
+absl::StatusOr<std::unique_ptr<DenseSession>> GpuDenseSession::Make(GpuNetwork& network,
+                                                                    ForkJoinPool* copy_teams) {
   const DeviceScope scope(network.options().device);
   HPS_RETURN_IF_ERROR(scope.Check());
   std::unique_ptr<GpuDenseSession> session(new GpuDenseSession(network));
-  HPS_RETURN_IF_ERROR(session->SetUp());
+  HPS_RETURN_IF_ERROR(session->SetUp(copy_teams));
   return session;
 }
 
-absl::Status GpuDenseSession::SetUp() {
+absl::Status GpuDenseSession::SetUp(ForkJoinPool* copy_teams) {
   HPS_ASSIGN_OR_RETURN(session_, MakeSession(network_));
-  HPS_ASSIGN_OR_RETURN(
-      room_, GpuRowRoom::Create(network_.options().device, network_.options().row_budget));
+  HPS_ASSIGN_OR_RETURN(room_, GpuRowRoom::Create(network_.options().device,
+                                                 network_.options().row_budget, copy_teams));
   inputs_.resize(network_.plan().inputs.size());
   stream_ = static_cast<cudaStream_t>(room_->stream().handle);
   return MakeRoomForTensors();

@@ -30,7 +30,9 @@ namespace hps {
 class GpuDenseSession final : public DenseSession {
  public:
   // Errors: RESOURCE_EXHAUSTED, UNAVAILABLE, INTERNAL.
-  static absl::StatusOr<std::unique_ptr<DenseSession>> Make(GpuNetwork& network);
+  // `copy_teams`: as GpuRowRoom takes it.
+  static absl::StatusOr<std::unique_ptr<DenseSession>> Make(GpuNetwork& network,
+                                                            ForkJoinPool* copy_teams);
   ~GpuDenseSession() override;
 
   absl::Status Run(std::span<const DenseTensor> inputs,
@@ -44,7 +46,7 @@ class GpuDenseSession final : public DenseSession {
 
  private:
   explicit GpuDenseSession(GpuNetwork& network) : network_(network) {}
-  absl::Status SetUp();
+  absl::Status SetUp(ForkJoinPool* copy_teams);
   absl::Status MakeRoomForTensors();
 
   uint64_t SampleBytes(size_t input) const;

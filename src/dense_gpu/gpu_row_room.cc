@@ -24,9 +24,6 @@ bool Suits(uint64_t has, uint64_t wanted) {
   return has >= wanted && (has <= kBufferBytesKept || wanted > has / 4);
 }
 
-// The host copies the keys of a large batch while earlier ones are on their way to the device.
-constexpr size_t kKeyBytesOfCopy = size_t{512} << 10;
-
 uint64_t SizeFor(uint64_t wanted) { return std::bit_ceil(std::max(wanted, kBufferBytesMin)); }
 
 }  // namespace
@@ -47,10 +44,11 @@ absl::Status GrowPinnedBuffer(PinnedBuffer& buffer, const char* what, uint64_t b
 }
 
 absl::StatusOr<std::unique_ptr<GpuRowRoom>> GpuRowRoom::Create(int device,
-                                                               std::shared_ptr<ByteBudget> budget) {
+                                                               std::shared_ptr<ByteBudget> budget,
+                                                               ForkJoinPool* copy_teams) {
   const DeviceScope scope(device);
   HPS_RETURN_IF_ERROR(scope.Check());
-  std::unique_ptr<GpuRowRoom> room(new GpuRowRoom(device, std::move(budget)));
+  std::unique_ptr<GpuRowRoom> room(new GpuRowRoom(device, std::move(budget), copy_teams));
   HPS_RETURN_IF_ERROR(room->SetUp());
   return room;
 }
@@ -167,21 +165,14 @@ absl::StatusOr<RowRoom::Room> GpuRowRoom::MakeIn(Rows& rows, std::span<const Key
 }
 
 absl::Status GpuRowRoom::SendKeys(std::span<const KeyPiece> pieces) {
-  size_t copied = 0, sent = 0;
-  const auto send = [&] {
-    const size_t begin = std::exchange(sent, copied);
-    if (begin == copied) return absl::OkStatus();
-    return CudaStatus(cudaMemcpyAsync(keys_.data() + begin, host_.data() + begin, copied - begin,
+  key_pieces_.clear();
+  for (const KeyPiece& piece : pieces)
+    key_pieces_.emplace_back(piece.keys, piece.key_count * sizeof(Key));
+  return key_copy_.Run(key_pieces_, host_.data(), [this](size_t begin, size_t end) {
+    return CudaStatus(cudaMemcpyAsync(keys_.data() + begin, host_.data() + begin, end - begin,
                                       cudaMemcpyHostToDevice, stream_.get()),
                       "copy of a batch's keys");
-  };
-  for (const KeyPiece& piece : pieces) {
-    if (piece.key_count == 0) continue;
-    std::memcpy(host_.data() + copied, piece.keys, piece.key_count * sizeof(Key));
-    copied += piece.key_count * sizeof(Key);
-    if (copied - sent >= kKeyBytesOfCopy) HPS_RETURN_IF_ERROR(send());
-  }
-  return send();
+  });
 }
 
 absl::Status GpuRowRoom::ReadStatuses(std::span<KeyStatus> to) {

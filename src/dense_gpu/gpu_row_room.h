@@ -13,22 +13,26 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/byte_budget.h"
 #include "base/clock.h"
+#include "base/fork_join_team.h"
 #include "dense/device_rows.h"
+#include "dense/piece_copy.h"
 #include "l1_gpu/cuda_resources.h"
 
 namespace hps {
 
 class GpuRowRoom final : public RowRoom {
  public:
-  // `budget`: of the rows in all rooms of the device; null: they take what there is.
-  // Errors: UNAVAILABLE (no such device), INTERNAL.
+  // `budget`: of the rows in all rooms of the device; null: they take what there is. `copy_teams`:
+  // borrowed; helpers that copy keys; null = none. Errors: UNAVAILABLE (no such device), INTERNAL.
   static absl::StatusOr<std::unique_ptr<GpuRowRoom>> Create(int device,
-                                                            std::shared_ptr<ByteBudget> budget);
+                                                            std::shared_ptr<ByteBudget> budget,
+                                                            ForkJoinPool* copy_teams);
   // Leaks the memory of a device that hangs: to free it would wait for ever.
   ~GpuRowRoom() override;
 
@@ -47,8 +51,8 @@ class GpuRowRoom final : public RowRoom {
   absl::Status WaitUntilIdle(Duration timeout, const char* what);
 
  private:
-  GpuRowRoom(int device, std::shared_ptr<ByteBudget> budget)
-      : device_(device), budget_(std::move(budget)) {}
+  GpuRowRoom(int device, std::shared_ptr<ByteBudget> budget, ForkJoinPool* copy_teams)
+      : device_(device), budget_(std::move(budget)), key_copy_(copy_teams) {}
   struct Rows {
     DeviceBuffer buffer;
     std::optional<ByteBudget::Lease> lease;
@@ -69,6 +73,8 @@ class GpuRowRoom final : public RowRoom {
   CudaEvent passed_;               // by stream_
   CudaEvent network_passed_;       // by network_stream_
   bool network_is_joined_ = true;  // stream_ waits for all that is on network_stream_
+  PieceCopy key_copy_;
+  std::vector<PieceCopy::Piece> key_pieces_;
   PinnedBuffer host_;  // keys on their way to the device, or statuses on theirs to the host
   DeviceBuffer keys_;  // and statuses
   std::array<Rows, kPartsMax> rows_;  // of a whole batch: the first

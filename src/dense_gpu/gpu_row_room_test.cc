@@ -45,7 +45,7 @@ class GpuRowRoomTest : public ::testing::Test {
 
 // The keys of large batches go there in several copies.
 TEST_F(GpuRowRoomTest, KeysOfBatchesOfAllSizesGoToTheDevice) {
-  const auto room = GpuRowRoom::Create(0, nullptr);
+  const auto room = GpuRowRoom::Create(0, nullptr, nullptr);
   ASSERT_TRUE(room.ok()) << room.status();
   Key first = 0;
   for (const size_t count : {1, 33, 65'536, 131'073, 1'703'936, 26, 1'000'003})
@@ -54,7 +54,7 @@ TEST_F(GpuRowRoomTest, KeysOfBatchesOfAllSizesGoToTheDevice) {
 
 // Catches: rows of a part in the memory of another one that the network has not read.
 TEST_F(GpuRowRoomTest, PartsHaveRowsOfTheirOwnThatTheNetworkReadsOnAnotherStream) {
-  const auto made = GpuRowRoom::Create(0, nullptr);
+  const auto made = GpuRowRoom::Create(0, nullptr, nullptr);
   ASSERT_TRUE(made.ok()) << made.status();
   GpuRowRoom& room = **made;
   const auto lookups = static_cast<cudaStream_t>(room.stream().handle);
@@ -91,8 +91,8 @@ TEST_F(GpuRowRoomTest, PartsHaveRowsOfTheirOwnThatTheNetworkReadsOnAnotherStream
 TEST_F(GpuRowRoomTest, ASmallBatchGivesBackTheMemoryOfParts) {
   const uint64_t bytes = uint64_t{100} << 20;
   const auto budget = std::make_shared<ByteBudget>("rows", uint64_t{512} << 20);
-  const auto in_parts = GpuRowRoom::Create(0, budget);
-  const auto other = GpuRowRoom::Create(0, budget);
+  const auto in_parts = GpuRowRoom::Create(0, budget, nullptr);
+  const auto other = GpuRowRoom::Create(0, budget, nullptr);
   ASSERT_TRUE(in_parts.ok() && other.ok());
   for (size_t part = 0; part < RowRoom::kPartsMax; ++part)
     ASSERT_TRUE((*in_parts)->MakePart({}, bytes, part).ok());
@@ -105,7 +105,7 @@ TEST_F(GpuRowRoomTest, RoomsOfSeveralThreadsDoNotDisturbEachOther) {
   std::vector<std::thread> threads;
   for (Key i = 0; i < 4; ++i) {
     threads.emplace_back([i] {
-      const auto room = GpuRowRoom::Create(0, nullptr);
+      const auto room = GpuRowRoom::Create(0, nullptr, nullptr);
       ASSERT_TRUE(room.ok()) << room.status();
       for (int run = 0; run < 5; ++run) CheckKeys(**room, 400'000, i);
     });
