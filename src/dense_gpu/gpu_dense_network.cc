@@ -19,7 +19,7 @@ namespace {
 // Threads that help to copy the keys of large batches; a fourth of the cores, at most these.
 constexpr size_t kCopyThreadsMax = 4;
 // Between the parts of a batch, a helper is still awake.
-constexpr Duration kCopyHelperSpin = std::chrono::microseconds(100);
+constexpr Duration kCopyHelperSpin = std::chrono::microseconds(500);
 
 class GpuDenseNetwork final : public DenseNetwork {
  public:

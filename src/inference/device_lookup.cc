@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/limits.h"
+#include "inference/phase_times.h"
 #include "base/macros.h"
 
 namespace hps {
