@@ -18,6 +18,17 @@ TEST(DirectChoiceTest, ReadsFewMissesAndLeavesManyToTheHost) {
   EXPECT_TRUE(choice.WantsDirectReads(131'072)) << "a lookup without keys says nothing";
 }
 
+TEST(DirectChoiceTest, LookupsWithoutMissesNeedNoReads) {
+  DirectChoice choice;
+  for (uint32_t i = 0; i < DirectChoice::kQuietLookups; ++i) {
+    EXPECT_TRUE(choice.WantsDirectReads(4096)) << i;
+    choice.NoteMisses(4096, 0);
+  }
+  EXPECT_FALSE(choice.WantsDirectReads(4096));
+  choice.NoteMisses(4096, 1);
+  EXPECT_TRUE(choice.WantsDirectReads(4096));
+}
+
 // A choice that expects so many misses of each lookup of 10,000 keys.
 DirectChoice Expecting(size_t misses) {
   DirectChoice choice;
