@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/limits.h"
-#include "inference/phase_times.h"
 #include "base/macros.h"
 
 namespace hps {
