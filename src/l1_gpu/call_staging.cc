@@ -12,6 +12,10 @@ namespace {
 
 constexpr size_t kAlignment = 256;
 
+// Behind the room of each block. Two blocks may lie one behind the other in the host's memory, and
+// rows that seem to be neighbours are copied together, which rows of two blocks can't be.
+constexpr size_t kGapBytes = 1;
+
 }  // namespace
 
 size_t StagingGrowth::Take(size_t bytes_min, size_t bytes_max) {
@@ -28,7 +32,7 @@ absl::Status CallStaging::Create(size_t bytes, StagingGrowth* growth) {
   growth_ = growth;
   if (bytes == 0) return absl::OkStatus();
   Block block;
-  HPS_ASSIGN_OR_RETURN(block.pinned, MakePinnedBuffer("a call's staging", bytes));
+  HPS_ASSIGN_OR_RETURN(block.pinned, MakePinnedBuffer("a call's staging", bytes + kGapBytes));
   HPS_ASSIGN_OR_RETURN(block.device, MakeDeviceBuffer("a call's staging", bytes));
   blocks_.push_back(std::move(block));
   return absl::OkStatus();
@@ -40,7 +44,7 @@ void CallStaging::Reset() {
 
 std::byte* CallStaging::Take(size_t bytes) {
   const auto has_room = [&](const Block& block) {
-    return block.pinned.bytes() - block.used_bytes >= bytes;
+    return block.device.bytes() - block.used_bytes >= bytes;
   };
   const auto block = std::find_if(blocks_.begin(), blocks_.end(), has_room);
   if (block == blocks_.end()) return nullptr;
@@ -54,7 +58,7 @@ bool CallStaging::Grow(size_t bytes_min, cudaStream_t copies) {
   if (growth_ == nullptr) return false;
   const size_t bytes = growth_->Take(RoundUp(bytes_min, kAlignment), this->bytes());
   if (bytes == 0) return false;
-  auto pinned = MakePinnedBuffer("more of a call's staging", bytes);
+  auto pinned = MakePinnedBuffer("more of a call's staging", bytes + kGapBytes);
   auto device = pinned.ok() ? MakeDeviceBufferInOrder("more of a call's staging", bytes, copies)
                             : absl::StatusOr<DeviceBuffer>(pinned.status());
   if (!device.ok()) {
@@ -72,7 +76,7 @@ bool CallStaging::Grow(size_t bytes_min, cudaStream_t copies) {
 std::byte* CallStaging::DeviceOf(const std::byte* row) const {
   for (const Block& block : blocks_) {
     const std::byte* const begin = block.pinned.data();
-    if (row >= begin && row < begin + block.pinned.bytes())
+    if (row >= begin && row < begin + block.device.bytes())
       return block.device.data() + (row - begin);
   }
   return nullptr;
@@ -80,7 +84,7 @@ std::byte* CallStaging::DeviceOf(const std::byte* row) const {
 
 size_t CallStaging::bytes() const {
   size_t bytes = 0;
-  for (const Block& block : blocks_) bytes += block.pinned.bytes();
+  for (const Block& block : blocks_) bytes += block.device.bytes();
   return bytes;
 }
 

@@ -41,7 +41,8 @@ class CallStaging {
   // Makes all room free again.
   void Reset();
 
-  // Room for `bytes` bytes, in one piece. Null if there is none.
+  // Room for `bytes` bytes, in one piece. What is adjacent to it on the host is so on the device.
+  // Null if there is none.
   std::byte* Take(size_t bytes);
 
   // Adds a block for `bytes_min` bytes or more, which takes milliseconds. `copies` is the stream of
@@ -57,8 +58,8 @@ class CallStaging {
 
  private:
   struct Block {
-    PinnedBuffer pinned;
-    DeviceBuffer device;  // as large
+    PinnedBuffer pinned;  // a gap larger
+    DeviceBuffer device;
     size_t used_bytes = 0;
   };
 

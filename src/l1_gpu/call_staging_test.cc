@@ -68,6 +68,26 @@ TEST_F(CallStagingTest, EndsAtItsLimit) {
   EXPECT_EQ(Take(fixed, 1), nullptr);
 }
 
+// Catches: rows of two blocks that lie one behind the other in the host's memory, taken for
+// neighbours.
+TEST_F(CallStagingTest, RowsThatAreNeighboursAreSoOnTheDevice) {
+  StagingGrowth growth(uint64_t{1} << 30);
+  CallStaging staging;
+  constexpr size_t kRowBytes = 4096;
+  ASSERT_EQ(staging.Create(uint64_t{1} << 20, &growth), absl::OkStatus());
+  std::set<std::byte*> rows;
+  for (int i = 0; i < 20'000; ++i) {
+    std::byte* const row = Take(staging, kRowBytes);
+    ASSERT_NE(row, nullptr);
+    rows.insert(row);
+  }
+  for (std::byte* const row : rows) {
+    if (rows.contains(row + kRowBytes)) {
+      EXPECT_EQ(staging.DeviceOf(row + kRowBytes), staging.DeviceOf(row) + kRowBytes);
+    }
+  }
+}
+
 // Each row has a place of its own on the device, in every block.
 TEST_F(CallStagingTest, RowsArriveInTheirPlacesOnTheDevice) {
   StagingGrowth growth(uint64_t{1} << 20);

@@ -239,7 +239,7 @@ void StagedFetch::NoteFetched() {
   }
 }
 
-// Neighbours travel as one. Every copy takes time of its own; the first one is small, since the
+// Neighbours of one width travel as one. Every copy takes time of its own; the first one is small, since the
 // device has nothing else to do, and each next one is as large as all before it, which are brought
 // while so much more is fetched.
 void StagedFetch::CopyFetchedAhead() {
@@ -256,7 +256,8 @@ void StagedFetch::CopyFetchedAhead() {
     Piece& piece = pieces_[i];
     piece.on_device = piece.hit_count > 0;
     if (!piece.on_device) continue;
-    if (rows.row_count > 0 && rows.row(rows.row_count) == piece.rows.data) {
+    if (rows.row_count > 0 && rows.row_bytes == piece.rows.row_bytes &&
+        rows.row(rows.row_count) == piece.rows.data) {
       rows.row_count += piece.keys.size();
       continue;
     }

@@ -20,6 +20,7 @@ constexpr Duration kSendWaitMax = std::chrono::seconds(1);
 
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::Not;
 
 constexpr size_t kRowBytes = 32;
 
@@ -36,17 +37,19 @@ class MissingCall final : public DeviceCall {
     keys_.clear();
     begin_.assign(1, 0);
     positions_.clear();
+    row_bytes_.clear();
     size_t key_count = 0;
     for (const DeviceCacheQuery& query : queries) {
       keys_.emplace_back(query.keys, query.key_count);
       key_count += query.key_count;
       begin_.push_back(key_count);
       positions_.push_back(query.key_count);
+      row_bytes_.push_back(query.row_bytes);
     }
     staging_.assign(staging_rows * kRowBytes, std::byte{0xcc});
-    staged_rows_ = 0;
+    staged_bytes_ = 0;
     known_.assign(queries.size(), 0);
-    is_brought_.assign(staging_rows, false);
+    is_brought_.assign(staging_.size(), false);
     rows_brought.clear();
     answers.assign(key_count, {});
     rows_sent.clear();
@@ -58,19 +61,22 @@ class MissingCall final : public DeviceCall {
     return {keys_[query].first(known), known == keys_[query].size()};
   }
   absl::StatusOr<DeviceMisses> Misses(Deadline) override { return DeviceMisses{keys_, positions_}; }
-  HostRows Staging(size_t, size_t row_count) override {
-    const HostRows rows = {.data = staging_.data() + staged_rows_ * kRowBytes,
-                           .row_count = row_count <= staging_rows - staged_rows_ ? row_count : 0,
-                           .row_bytes = kRowBytes,
-                           .stride_bytes = kRowBytes};
-    staged_rows_ += rows.row_count;
+  HostRows Staging(size_t query, size_t row_count) override {
+    const size_t row_bytes = row_bytes_[query];
+    const bool has_room = row_count * row_bytes <= staging_.size() - staged_bytes_;
+    const HostRows rows = {.data = staging_.data() + staged_bytes_,
+                           .row_count = has_room ? row_count : 0,
+                           .row_bytes = row_bytes,
+                           .stride_bytes = row_bytes};
+    staged_bytes_ += rows.row_count * row_bytes;
     return rows;
   }
   absl::Status CopyAhead(const HostRows& rows) override {
     rows_brought.push_back(rows.row_count);
-    for (size_t i = 0; i < rows.row_count; ++i) {
-      EXPECT_FALSE(is_brought_[PlaceOf(rows.row(i))]) << "brought twice";
-      is_brought_[PlaceOf(rows.row(i))] = true;
+    const size_t begin = PlaceOf(rows.data);
+    for (size_t at = begin; at < begin + rows.row_count * rows.row_bytes; ++at) {
+      EXPECT_FALSE(is_brought_.at(at)) << "brought twice";
+      is_brought_[at] = true;
     }
     return absl::OkStatus();
   }
@@ -84,9 +90,12 @@ class MissingCall final : public DeviceCall {
         EXPECT_EQ(answer.status, kUnanswered) << "answered twice";
         answer.status = piece.statuses[i];
         answer.reprobe = piece.reprobe;
-        EXPECT_TRUE(!piece.on_device || is_brought_[PlaceOf(piece.rows.row(i))]);
+        const size_t row_bytes = row_bytes_[piece.query];
+        EXPECT_EQ(piece.rows.row_bytes, piece.rows.row_count > 0 ? row_bytes : 0);
+        for (size_t at = 0; piece.on_device && at < row_bytes; ++at)
+          EXPECT_TRUE(is_brought_.at(PlaceOf(piece.rows.row(i)) + at));
         if (answer.status == KeyStatus::kHitL2)
-          answer.row.assign(piece.rows.row(i), piece.rows.row(i) + kRowBytes);
+          answer.row.assign(piece.rows.row(i), piece.rows.row(i) + row_bytes);
       }
     }
     return absl::OkStatus();
@@ -103,15 +112,14 @@ class MissingCall final : public DeviceCall {
   size_t staging_rows = 10'000;
 
  private:
-  size_t PlaceOf(const std::byte* row) const {
-    return static_cast<size_t>(row - staging_.data()) / kRowBytes;
-  }
+  size_t PlaceOf(const std::byte* row) const { return static_cast<size_t>(row - staging_.data()); }
 
   std::vector<std::span<const Key>> keys_;
   std::vector<size_t> begin_;
   std::vector<uint64_t> positions_;
+  std::vector<size_t> row_bytes_;  // by query
   std::vector<std::byte> staging_;
-  size_t staged_rows_ = 0;
+  size_t staged_bytes_ = 0;
   std::vector<size_t> known_;
   std::vector<bool> is_brought_;
 };
@@ -137,14 +145,15 @@ class MissingCache final : public DeviceCache {
 };
 
 // Of L2, keys that are multiples of 3 are rows, and those that leave 1 are known to be absent.
-WorldTable MakeTable(uint64_t stamp) {
-  WorldTable table = MakeWorldTable({.stamp = stamp}, nullptr);
+WorldTable MakeTable(uint64_t stamp, size_t row_bytes = kRowBytes) {
+  const auto dim = static_cast<uint32_t>(row_bytes / sizeof(float));
+  WorldTable table = MakeWorldTable({.stamp = stamp, .dim = dim}, nullptr);
   std::vector<Key> rows, absent;
   for (Key key = 0; key < 3000; key += 3) rows.push_back(key);
   for (Key key = 1; key < 3000; key += 3) absent.push_back(key);
-  EXPECT_TRUE(table.l2->Insert(StampedQuery(stamp, rows, 0, kRowBytes).batch(), 0).ok());
+  EXPECT_TRUE(table.l2->Insert(StampedQuery(stamp, rows, 0, row_bytes).batch(), 0).ok());
   const std::vector<uint8_t> all_absent(absent.size(), 1);
-  StampedQuery batch(stamp, absent, 0, kRowBytes);
+  StampedQuery batch(stamp, absent, 0, row_bytes);
   RowBatch of_absent = batch.batch();
   of_absent.absent = all_absent;
   EXPECT_TRUE(table.l2->Insert(of_absent, 0).ok());
@@ -291,6 +300,19 @@ TEST_F(StagedFetchTest, MissesAreFetchedWhileTheDeviceProbes) {
       executor_.RunAll();
     }
   }
+}
+
+// Catches: rows of one table that are brought together with those of another as if they were as
+// wide as these.
+TEST_F(StagedFetchTest, RowsOfSeveralWidthsAreBroughtWhole) {
+  Use(executor_, {.piece_bytes = 512, .copy_ahead_bytes_min = 1500, .bring_bytes_max = 1500});
+  ahead_ = true;
+  cache_.call.known_at_a_time = 2;
+  const WorldTable wide = MakeTable(2, 4 * kRowBytes);
+  Begin({&a_, &wide}, 100);
+  EXPECT_THAT(cache_.call.rows_brought, Not(IsEmpty()));
+  fetch_->Fetch(works_, queries_, kSendWaitMax);
+  ExpectAnswers();
 }
 
 // A piece of four rows, 128 bytes, comes together in two looks at the device; between them the
