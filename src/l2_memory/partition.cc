@@ -39,12 +39,12 @@ Partition::Partition(const PartitionShape& shape, PartitionView& view, const Mem
 }
 
 Partition::Inserted Partition::Insert(HashedKey key, Version version, const std::byte* row,
-                                      Admission admission) {
+                                      const Demand& demand) {
   MutexLock lock(mutex_);
   if (Find(key).line != nullptr) return Inserted::kHeld;
   const bool absent = row == nullptr;
   if (!absent && IsFull()) {
-    const Inserted admitted = Admit(key.key, admission);
+    const Inserted admitted = Admit(key.key, demand);
     if (admitted != Inserted::kInserted) return admitted;
   }
   SlotNumber slot = kAbsentSlot;
@@ -234,12 +234,14 @@ bool Partition::IsFull() {
   return full_;
 }
 
-Partition::Inserted Partition::Admit(Key key, Admission admission) {
-  if (admission == Admission::kIfRoom) {
+Partition::Inserted Partition::Admit(Key key, const Demand& demand) {
+  if (demand.admission == Admission::kIfRoom) {
     ++counts_.dropped;
     return Inserted::kDropped;
   }
-  if (admission == Admission::kAlways || frequencies_.IsFrequent(key)) return Inserted::kInserted;
+  if (demand.admission == Admission::kAlways) return Inserted::kInserted;
+  const bool frequent = frequencies_.IsFrequent(key, demand.times_asked);
+  if (frequent && demand.may_evict) return Inserted::kInserted;
   ++counts_.not_admitted;
   return Inserted::kNotAdmitted;
 }

@@ -97,8 +97,15 @@ class Partition {
     uint64_t hash = 0;
   };
 
+  // What speaks for a row that a full partition may take in.
+  struct Demand {
+    Admission admission = Admission::kAlways;
+    uint32_t times_asked = 1;  // see RowBatch::times_asked
+    bool may_evict = true;     // else it is only counted
+  };
+
   // `row` null = an absent entry, which is always admitted.
-  Inserted Insert(HashedKey key, Version version, const std::byte* row, Admission admission);
+  Inserted Insert(HashedKey key, Version version, const std::byte* row, const Demand& demand);
   // Returns whether a value was replaced. If no slot is free for the new row, erases the key.
   bool Update(HashedKey key, Version version, const std::byte* row);
   // Returns whether the key was held. With `below`: only removes a row of a lower version, or an
@@ -137,7 +144,7 @@ class Partition {
   uint32_t EvictStep(bool absent) HPS_REQUIRES(mutex_);
   bool MakeRoom(bool absent) HPS_REQUIRES(mutex_);
   // Whether a full partition takes the row in; counts it if not.
-  Inserted Admit(Key key, Admission admission) HPS_REQUIRES(mutex_);
+  Inserted Admit(Key key, const Demand& demand) HPS_REQUIRES(mutex_);
   bool IsFull() HPS_REQUIRES(mutex_);
   uint32_t RankOf(Entry entry) HPS_REQUIRES(mutex_);
   void CountInsertion() HPS_REQUIRES(mutex_);
