@@ -35,6 +35,7 @@ struct RowBatch {
   // Of an insertion: which rows a full level takes in. Absent entries are always taken in.
   Admission admission = Admission::kAlways;
   // Of an insertion with kFrequent: how often the call asked for each key, [n]; empty = once.
+  // Level 1 ignores it.
   std::span<const uint8_t> times_asked{};
 };
 
