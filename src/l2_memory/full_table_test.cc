@@ -128,6 +128,28 @@ TEST_F(FullTableTest, ABatchReplacesAPartOfTheTableByItsMostWantedRows) {
   }
 }
 
+// Catches: calls that use all rows, and push out any of them for rows that they ask for less often.
+TEST_F(FullTableTest, RowsOfAMomentAgoGiveWayToInsistentOnesOnly) {
+  Fill(1000);
+  std::vector<Key> keys;
+  for (Key key = -1 - 2 * static_cast<Key>(rows_max_); key < 0; ++key) keys.push_back(key);
+  const uint64_t evictions = table_->Statistics().evictions;
+  uint64_t inserted = 0;
+  for (Key next = 0; next < 300; next += 3) {
+    HeldOf(keys);
+    for (Key key = next; key < next + 3; ++key) keys.push_back(key);
+    inserted = Insert({{next, 2}, {next + 1, 3}, {next + 2, 7}}).inserted;
+  }
+  EXPECT_EQ(inserted, 0u) << "after the free places were taken";
+  EXPECT_EQ(table_->Statistics().evictions, evictions);
+  EXPECT_EQ(Insert({{1'000'000, 8}}).inserted, 1u);
+  EXPECT_GT(table_->Statistics().evictions, evictions);
+  // The held rows are used no longer, and what is left out makes them older.
+  for (Key next = 2'000'000; next < 2'000'300; next += 3)
+    inserted = Insert({{next, 2}, {next + 1, 3}, {next + 2, 7}}).inserted;
+  EXPECT_EQ(inserted, 3u);
+}
+
 // Catches: each key counted once per call, so that a call with more misses than the table has rows
 // is forgotten before the next one; and a call that pushes out the rows that it uses most.
 TEST_F(FullTableTest, CallsLargerThanTheTableFindItsMostPopularRows) {

@@ -140,13 +140,15 @@ class Partition {
   void Remove(Entry entry) HPS_REQUIRES(mutex_);
   SlotNumber FillSlot(Version version, const std::byte* row) HPS_REQUIRES(mutex_);
 
-  // Evicts up to kStepVictims rows or absent entries. Returns their number.
-  uint32_t EvictStep(bool absent) HPS_REQUIRES(mutex_);
-  bool MakeRoom(bool absent) HPS_REQUIRES(mutex_);
+  // Evicts up to kStepVictims rows or absent entries, with `spare_young` none that was used in the
+  // last ticks. Returns their number.
+  uint32_t EvictStep(bool absent, bool spare_young) HPS_REQUIRES(mutex_);
+  bool MakeRoom(bool absent, bool spare_young) HPS_REQUIRES(mutex_);
   // Whether a full partition takes the row in; counts it if not.
   Inserted Admit(Key key, const Demand& demand) HPS_REQUIRES(mutex_);
   bool IsFull() HPS_REQUIRES(mutex_);
   uint32_t RankOf(Entry entry) HPS_REQUIRES(mutex_);
+  // Advances the tick when it is due.
   void CountInsertion() HPS_REQUIRES(mutex_);
   uint8_t FirstStamp() const;
 
