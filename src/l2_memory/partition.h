@@ -5,7 +5,8 @@
 // store, and retires the old slot.
 //
 // A partition is full from its first eviction until rows are erased. While it is, a row may have to
-// be asked for again before it is taken in (tier/admission.h).
+// be asked for again before it is taken in (tier/admission.h), and to be asked for often if all
+// rows were used a moment ago.
 //
 // Eviction begins when the number of rows reaches evict_from and continues, a few victims
 // per insertion, until it is down to evict_to. Victims are the entries with the
