@@ -1,6 +1,7 @@
 #include "l2_memory/memory_table.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <new>
 #include <utility>
@@ -26,6 +27,40 @@ constexpr size_t kGuardKeys = 4096;
 // Larger batches of rows are stored past the caches: they would not stay there until the caller
 // reads them, and would evict reused data.
 constexpr size_t kStreamingBytesMin = size_t{1} << 20;
+
+// A batch replaces at most this part of a full table's rows.
+constexpr uint64_t kReplacedPart = 16;
+
+// Which keys of a batch may replace rows of a full table: those that the call asked for most often,
+// up to a part of the table. A batch of a call that asks for more keys than the table holds could
+// replace them all. It would, because such a call uses nearly every held row, so that the stamps of
+// the most popular rows and of the least popular ones are the same.
+class Replacements {
+ public:
+  Replacements(const RowBatch& batch, uint64_t rows_max) {
+    uint64_t left = std::max<uint64_t>(1, rows_max / kReplacedPart);
+    if (batch.admission != Admission::kFrequent || batch.keys.size() <= left) return;
+    least_times_ = 1;
+    if (!batch.times_asked.empty()) {
+      std::array<uint32_t, UINT8_MAX + 1> keys_of{};
+      for (const uint8_t times : batch.times_asked) ++keys_of[times];
+      least_times_ = UINT8_MAX;
+      while (least_times_ > 1 && keys_of[least_times_] <= left) left -= keys_of[least_times_--];
+    }
+    ties_left_ = left;
+  }
+
+  bool Allows(uint32_t times_asked) const {
+    return times_asked > least_times_ || (times_asked == least_times_ && ties_left_ > 0);
+  }
+  void Count(uint32_t times_asked) {
+    if (times_asked == least_times_ && ties_left_ > 0) --ties_left_;
+  }
+
+ private:
+  uint32_t least_times_ = 0;  // 0: all keys may
+  uint64_t ties_left_ = 0;    // of the keys that were asked for just so often
+};
 
 // Devices read rows in units of 16 bytes.
 bool IsReadInUnits(const PartitionShape& shape) {
@@ -166,6 +201,7 @@ absl::StatusOr<FetchCounts> MemoryTable::Fetch(const FetchBatch& batch, Deadline
 // held.
 absl::StatusOr<InsertCounts> MemoryTable::Insert(const RowBatch& batch, ApplyEpoch epoch) {
   CheckBatch(batch);
+  Replacements replacements(batch, layout_.rows_max());
   InsertCounts counts;
   for (size_t end = batch.keys.size(); end > 0; end -= std::min(end, kWriteStepKeys)) {
     const size_t begin = end - std::min(end, kWriteStepKeys);
@@ -180,8 +216,13 @@ absl::StatusOr<InsertCounts> MemoryTable::Insert(const RowBatch& batch, ApplyEpo
       const bool absent = !batch.absent.empty() && batch.absent[i] != 0;
       const Version version = batch.versions.empty() ? 0 : batch.versions[i];
       const std::byte* const row = absent ? nullptr : batch.rows.row(i);
-      switch (PartitionOf(key).Insert(key, version, row, batch.admission)) {
+      const uint32_t times_asked = batch.times_asked.empty() ? 1 : batch.times_asked[i];
+      const Partition::Demand demand = {.admission = batch.admission,
+                                        .times_asked = times_asked,
+                                        .may_evict = replacements.Allows(times_asked)};
+      switch (PartitionOf(key).Insert(key, version, row, demand)) {
         case Partition::Inserted::kInserted:
+          replacements.Count(times_asked);
           ++counts.inserted;
           break;
         case Partition::Inserted::kHeld:
@@ -369,7 +410,8 @@ void MemoryTable::CheckBatch(const RowBatch& batch) const {
   const size_t count = batch.keys.size();
   HPS_CHECK(batch.rows.row_count == count &&
             (batch.versions.empty() || batch.versions.size() == count) &&
-            (batch.absent.empty() || batch.absent.size() == count));
+            (batch.absent.empty() || batch.absent.size() == count) &&
+            (batch.times_asked.empty() || batch.times_asked.size() == count));
   HPS_CHECK(count == 0 || (batch.rows.row_bytes == layout_.shape.row_bytes &&
                            batch.rows.stride_bytes >= batch.rows.row_bytes));
 }

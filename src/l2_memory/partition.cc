@@ -15,6 +15,13 @@ namespace {
 // that.
 constexpr uint32_t kTicksPerFilling = 32;
 
+// A call that uses nearly every row gives them all a young stamp: neither the least nor the most
+// popular one can be told. So a row that was used in the last ticks, as many as one batch may bring
+// about, is evicted only for a row that its call asked for so often. A row that is left out makes
+// the tick advance, too: otherwise the rows of a table that lets nothing in would stay young.
+constexpr uint32_t kYoungTicks = 2;
+constexpr uint32_t kInsistentTimes = 8;
+
 // Maximum keys moved to make room for one. Two moves examine at most 60 lines, and leave less than
 // one key in a million without a place in an index that is filled as table_layout.cc fills it.
 constexpr int kMovesMax = 2;
@@ -39,17 +46,26 @@ Partition::Partition(const PartitionShape& shape, PartitionView& view, const Mem
 }
 
 Partition::Inserted Partition::Insert(HashedKey key, Version version, const std::byte* row,
-                                      Admission admission) {
+                                      const Demand& demand) {
   MutexLock lock(mutex_);
   if (Find(key).line != nullptr) return Inserted::kHeld;
   const bool absent = row == nullptr;
   if (!absent && IsFull()) {
-    const Inserted admitted = Admit(key.key, admission);
+    const Inserted admitted = Admit(key.key, demand);
     if (admitted != Inserted::kInserted) return admitted;
   }
+  const bool spare_young = !absent && demand.admission == Admission::kFrequent &&
+                           demand.times_asked < kInsistentTimes &&
+                           shape_.eviction == EvictionPolicy::kOldest;
   SlotNumber slot = kAbsentSlot;
   Entry entry;
-  if (MakeRoom(absent)) entry = MakeEntry(key);
+  if (MakeRoom(absent, spare_young)) {
+    entry = MakeEntry(key);
+  } else if (spare_young) {
+    ++counts_.not_admitted;
+    CountInsertion();
+    return Inserted::kNotAdmitted;
+  }
   if (entry.line != nullptr && !absent) slot = FillSlot(version, row);
   if (entry.line == nullptr || slot == kNoSlot) {
     ++counts_.dropped;
@@ -216,14 +232,14 @@ SlotNumber Partition::FillSlot(Version version, const std::byte* row) {
   return slot;
 }
 
-bool Partition::MakeRoom(bool absent) {
+bool Partition::MakeRoom(bool absent, bool spare_young) {
   if (absent) {
-    if (counts_.absent >= shape_.absent_max) EvictStep(true);
+    if (counts_.absent >= shape_.absent_max) EvictStep(true, false);
     return counts_.absent < shape_.absent_max;
   }
   if (counts_.rows >= shape_.rows_max) evicting_ = true;
   if (counts_.rows <= shape_.rows_target) evicting_ = false;
-  if (evicting_) EvictStep(false);
+  if (evicting_) EvictStep(false, spare_young);
   return counts_.rows < shape_.rows_max;
 }
 
@@ -234,17 +250,19 @@ bool Partition::IsFull() {
   return full_;
 }
 
-Partition::Inserted Partition::Admit(Key key, Admission admission) {
-  if (admission == Admission::kIfRoom) {
+Partition::Inserted Partition::Admit(Key key, const Demand& demand) {
+  if (demand.admission == Admission::kIfRoom) {
     ++counts_.dropped;
     return Inserted::kDropped;
   }
-  if (admission == Admission::kAlways || frequencies_.IsFrequent(key)) return Inserted::kInserted;
+  if (demand.admission == Admission::kAlways) return Inserted::kInserted;
+  const bool frequent = frequencies_.IsFrequent(key, demand.times_asked);
+  if (frequent && demand.may_evict) return Inserted::kInserted;
   ++counts_.not_admitted;
   return Inserted::kNotAdmitted;
 }
 
-uint32_t Partition::EvictStep(bool absent) {
+uint32_t Partition::EvictStep(bool absent, bool spare_young) {
   struct Candidate {
     uint32_t rank = 0;
     Entry entry;
@@ -264,10 +282,11 @@ uint32_t Partition::EvictStep(bool absent) {
       candidates[count++] = {RankOf(entry), entry};
     }
   }
-  const size_t victims = std::min<size_t>(count, kStepVictims);
+  size_t victims = std::min<size_t>(count, kStepVictims);
   std::partial_sort(candidates.begin(), candidates.begin() + static_cast<ptrdiff_t>(victims),
                     candidates.begin() + static_cast<ptrdiff_t>(count),
                     [](const Candidate& a, const Candidate& b) { return a.rank > b.rank; });
+  while (spare_young && victims > 0 && candidates[victims - 1].rank <= kYoungTicks) --victims;
   for (size_t i = 0; i < victims; ++i) Remove(candidates[i].entry);
   counts_.evictions += victims;
   if (shape_.eviction != EvictionPolicy::kLeastUsed) return static_cast<uint32_t>(victims);

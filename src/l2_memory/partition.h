@@ -5,7 +5,8 @@
 // store, and retires the old slot.
 //
 // A partition is full from its first eviction until rows are erased. While it is, a row may have to
-// be asked for again before it is taken in (tier/admission.h).
+// be asked for again before it is taken in (tier/admission.h), and to be asked for often if all
+// rows were used a moment ago.
 //
 // Eviction begins when the number of rows reaches evict_from and continues, a few victims
 // per insertion, until it is down to evict_to. Victims are the entries with the
@@ -97,8 +98,15 @@ class Partition {
     uint64_t hash = 0;
   };
 
+  // What speaks for a row that a full partition may take in.
+  struct Demand {
+    Admission admission = Admission::kAlways;
+    uint32_t times_asked = 1;  // see RowBatch::times_asked
+    bool may_evict = true;     // else it is only counted
+  };
+
   // `row` null = an absent entry, which is always admitted.
-  Inserted Insert(HashedKey key, Version version, const std::byte* row, Admission admission);
+  Inserted Insert(HashedKey key, Version version, const std::byte* row, const Demand& demand);
   // Returns whether a value was replaced. If no slot is free for the new row, erases the key.
   bool Update(HashedKey key, Version version, const std::byte* row);
   // Returns whether the key was held. With `below`: only removes a row of a lower version, or an
@@ -133,13 +141,15 @@ class Partition {
   void Remove(Entry entry) HPS_REQUIRES(mutex_);
   SlotNumber FillSlot(Version version, const std::byte* row) HPS_REQUIRES(mutex_);
 
-  // Evicts up to kStepVictims rows or absent entries. Returns their number.
-  uint32_t EvictStep(bool absent) HPS_REQUIRES(mutex_);
-  bool MakeRoom(bool absent) HPS_REQUIRES(mutex_);
+  // Evicts up to kStepVictims rows or absent entries, with `spare_young` none that was used in the
+  // last ticks. Returns their number.
+  uint32_t EvictStep(bool absent, bool spare_young) HPS_REQUIRES(mutex_);
+  bool MakeRoom(bool absent, bool spare_young) HPS_REQUIRES(mutex_);
   // Whether a full partition takes the row in; counts it if not.
-  Inserted Admit(Key key, Admission admission) HPS_REQUIRES(mutex_);
+  Inserted Admit(Key key, const Demand& demand) HPS_REQUIRES(mutex_);
   bool IsFull() HPS_REQUIRES(mutex_);
   uint32_t RankOf(Entry entry) HPS_REQUIRES(mutex_);
+  // Advances the tick when it is due.
   void CountInsertion() HPS_REQUIRES(mutex_);
   uint8_t FirstStamp() const;
 

@@ -16,7 +16,7 @@ namespace {
 // Default slots of a partition: the maximum that a slot number can name, less some reserve. Fewer
 // slots would spread the keys less evenly over the partitions.
 constexpr uint64_t kSlotsPerPartition = 60'000;
-constexpr uint64_t kSlotsPerTableMin = 64;
+constexpr uint64_t kSlotsPerTableMin = 32;
 // Keeps rows of whole cache lines aligned to pairs of lines in every partition.
 constexpr uint64_t kSlotsMultiple = 2;
 static_assert(kSlotsPerPartition + kSlotsMultiple <= kSlotsMax);

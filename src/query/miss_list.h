@@ -38,6 +38,9 @@ class MissList {
     return entries_.subspan(begin_[i], begin_[i + 1] - begin_[i]);
   }
 
+  // How often the call asks for unique key `i`; 1 if the list was made by ListOf.
+  size_t times_asked(size_t i) const { return has_places() ? places(i).size() : 1; }
+
   // Indices of the unique keys that no level has answered yet; ascending until SortPendingByKey.
   std::span<const uint32_t> pending() const { return {pending_, pending_count_}; }
 

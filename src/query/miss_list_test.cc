@@ -47,6 +47,7 @@ TEST(MissListTest, KeysAreUniqueAscendingAndKnowTheirPositions) {
           ASSERT_EQ(lists[l].key(index), key);
           ASSERT_EQ(lists[l].pending()[index], index);
           ASSERT_EQ(lists[l].places(index).size(), places.size());
+          ASSERT_EQ(lists[l].times_asked(index), places.size());
           for (const MissList::Entry& entry : lists[l].places(index))
             ASSERT_EQ(places.count({entry.query, entry.place}), 1);
           ++index;
@@ -76,6 +77,7 @@ TEST(MissListTest, KeysInAnyOrderAreSortedWhenALevelNeedsThemSo) {
   const std::vector<Key> keys = {5, -1, 3, 9, 0};
   MissList list = arena.ListOf(keys);
   EXPECT_FALSE(list.has_places());
+  EXPECT_EQ(list.times_asked(0), 1u);
   list.SortPendingByKey();
   EXPECT_EQ(std::vector<uint32_t>(list.pending().begin(), list.pending().end()),
             (std::vector<uint32_t>{1, 4, 2, 0, 3}));

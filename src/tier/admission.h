@@ -11,6 +11,8 @@
 // Unlike TinyLFU's, the sketch counts misses only, so that a hit costs nothing. How often a held
 // row is used is in its stamp, by which the level chooses the row to evict. A key counts as asked
 // for often if it is missed twice before the level has missed as many keys as it holds, on average.
+// A call asks for each missed key once, so the level is told how often the call wanted it: where
+// one call misses more keys than the level holds, nothing would be remembered until the next call.
 // In a simulation of one table (Zipf 1.05, 7 % of the rows held) the hit rate was 1.4 points below
 // the best possible; with every missed row taken in it was 5.6 points below. Three misses
 // within twice the time gave 0.8 points, but adapted more slowly when the keys changed.
@@ -92,16 +94,19 @@ class FrequencySketch {
   FrequencySketch(std::span<FrequencyWord> words, uint64_t keys_per_aging)
       : words_(words), keys_per_word_(std::max<uint64_t>(1, keys_per_aging / words.size())) {}
 
-  // Counts a key and returns whether it is frequent.
-  bool IsFrequent(Key key) {
+  // Counts a key that was missed `times` times and returns whether it is frequent.
+  bool IsFrequent(Key key, uint32_t times = 1) {
     if (counted_++ % keys_per_word_ == 0) {
       words_[oldest_] = AgedFrequencies(words_[oldest_]);
       oldest_ = oldest_ + 1 < words_.size() ? oldest_ + 1 : 0;
     }
     const uint64_t hash = FrequencyHash(key);
     FrequencyWord& word = words_[FrequencyWordOf(hash, words_.size())];
-    const FrequencyUpdate update = CountFrequency(word, hash);
-    word = update.word;
+    FrequencyUpdate update;
+    for (uint32_t i = 0; i < std::min(times, kFrequentCount); ++i) {
+      update = CountFrequency(word, hash);
+      word = update.word;
+    }
     return update.count >= kFrequentCount;
   }
 

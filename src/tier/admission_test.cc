@@ -31,6 +31,14 @@ TEST_F(FrequencySketchTest, TheSecondTimeIsFrequent) {
   }
 }
 
+TEST_F(FrequencySketchTest, TwoMissesOfOneCallAreAsGoodAsTwoCalls) {
+  EXPECT_TRUE(sketch_.IsFrequent(1, 2));
+  EXPECT_TRUE(sketch_.IsFrequent(2, 255));
+  EXPECT_FALSE(sketch_.IsFrequent(3, 1));
+  EXPECT_TRUE(sketch_.IsFrequent(3, 1));
+  EXPECT_EQ(sketch_.counted(), 4u) << "ages by keys, not by misses";
+}
+
 // Each of them alone would let a cold row push a hot one out.
 TEST_F(FrequencySketchTest, FewOfManyColdKeysAreTakenForFrequentOnes) {
   EXPECT_LT(FrequentOf(1'000'000, 100'000), 1500u);

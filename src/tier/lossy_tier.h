@@ -34,6 +34,9 @@ struct RowBatch {
   std::span<const uint8_t> absent{};    // [n], 1 = "no level has it"; empty = none
   // Of an insertion: which rows a full level takes in. Absent entries are always taken in.
   Admission admission = Admission::kAlways;
+  // Of an insertion with kFrequent: how often the call asked for each key, [n]; empty = once.
+  // Level 1 ignores it.
+  std::span<const uint8_t> times_asked{};
 };
 
 struct InsertCounts {

@@ -20,6 +20,7 @@ JobScratchPart::JobScratchPart(JobScratch& of, size_t from_key, size_t from_byte
       outcomes(of.outcomes.get() + from_key),
       versions(of.versions.get() + from_key),
       absent(of.absent.get() + from_key),
+      times_asked(of.times_asked.get() + from_key),
       from_l2(of.from_l2.get() + from_key),
       l2_outcomes(of.l2_outcomes.get() + from_key),
       missed_keys(of.missed_keys.get() + from_key) {}
@@ -43,6 +44,7 @@ void FetchJob::Prepare(const Spec& spec, size_t key_count) {
   HPS_CHECK(key_count <= part_.RoomFor(spec.table->row_bytes()));
   spec_ = spec;
   key_count_ = key_count;
+  std::fill_n(part_.times_asked, key_count, uint8_t{1});
   missed_count_ = 0;
   stage_ = Stage::kFetch;
   background_ = false;
@@ -284,7 +286,8 @@ void FetchJob::PromoteIntoL2(LossyTable& l2) {
                           .rows = RowsOf(count),
                           .versions = {part_.versions, count},
                           .absent = {part_.absent, count},
-                          .admission = admission()};
+                          .admission = admission(),
+                          .times_asked = times_asked()};
   const absl::Status inserted = l2.Insert(batch, spec_.epoch).status();
   if (inserted.ok()) return;
   if (l2.can_block()) spec_.table->l2_breaker().NoteFailure(service_.clock().Now());
@@ -330,6 +333,7 @@ size_t FetchJob::KeepOnly(FetchOutcome outcome, FetchOutcome or_outcome) {
       part_.keys[kept] = part_.keys[i];
       part_.outcomes[kept] = part_.outcomes[i];
       part_.versions[kept] = part_.versions[i];
+      part_.times_asked[kept] = part_.times_asked[i];
       std::memcpy(part_.rows + kept * row_bytes, part_.rows + i * row_bytes, row_bytes);
     }
     ++kept;

@@ -46,6 +46,8 @@ struct JobScratch {
       std::make_unique_for_overwrite<Version[]>(kFetchTaskKeysMax);
   const std::unique_ptr<uint8_t[]> absent =
       std::make_unique_for_overwrite<uint8_t[]>(kFetchTaskKeysMax);
+  const std::unique_ptr<uint8_t[]> times_asked =
+      std::make_unique_for_overwrite<uint8_t[]>(kFetchTaskKeysMax);
   const std::unique_ptr<uint8_t[]> from_l2 =
       std::make_unique_for_overwrite<uint8_t[]>(kFetchTaskKeysMax);
   const std::unique_ptr<FetchOutcome[]> l2_outcomes =
@@ -76,6 +78,7 @@ struct JobScratchPart {
   FetchOutcome* outcomes = nullptr;
   Version* versions = nullptr;
   uint8_t* absent = nullptr;
+  uint8_t* times_asked = nullptr;
   uint8_t* from_l2 = nullptr;
   FetchOutcome* l2_outcomes = nullptr;
   Key* missed_keys = nullptr;  // for a background job that goes on from L2 to L3
@@ -105,11 +108,12 @@ class FetchJob final : public Task {
   // Keys of `row_bytes` that a job takes at most, with a scratch buffer of its own.
   static size_t KeysMax(size_t row_bytes);
 
-  // Begins a fetch of `key_count` keys; the caller fills in keys(). REQUIRES: the job's part of the
-  // scratch buffer has room for them.
+  // Begins a fetch of `key_count` keys; the caller fills in keys(), and times_asked() where that is
+  // not once. REQUIRES: the job's part of the scratch buffer has room for them.
   void Prepare(const Spec& spec, size_t key_count);
 
   std::span<Key> keys() { return {part_.keys, key_count_}; }
+  std::span<uint8_t> times_asked() { return {part_.times_asked, key_count_}; }
   // Valid once Fetch has run. Every key has an outcome; kMiss where the level gave none.
   std::span<const FetchOutcome> outcomes() const { return {part_.outcomes, key_count_}; }
   // L2, also for a key of an L3 job that L2 turned out to hold.

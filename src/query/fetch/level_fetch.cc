@@ -22,8 +22,14 @@ FetchJob::Spec OrderFor(const TableLookup& table, FetchJob::Level level, Deadlin
           .deadline = deadline};
 }
 
-void FillKeys(const MissList& misses, size_t first, std::span<Key> keys) {
-  for (size_t i = 0; i < keys.size(); ++i) keys[i] = misses.key(misses.pending()[first + i]);
+void FillKeys(const MissList& misses, size_t first, FetchJob& job) {
+  const std::span<Key> keys = job.keys();
+  const std::span<uint8_t> times_asked = job.times_asked();
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const uint32_t index = misses.pending()[first + i];
+    keys[i] = misses.key(index);
+    times_asked[i] = static_cast<uint8_t>(std::min<size_t>(misses.times_asked(index), UINT8_MAX));
+  }
 }
 
 }  // namespace
@@ -102,7 +108,7 @@ bool LevelFetch::AddTask(TableLookup& table, FetchJob::Level level, size_t first
   FetchJobLease job = AcquireJob(level, key_count, row_bytes);
   if (job == nullptr) return false;
   job->Prepare(OrderFor(table, level, deadline), key_count);
-  FillKeys(table.misses, first, job->keys());
+  FillKeys(table.misses, first, *job);
   tasks_[task_count_++] = {
       .job = std::move(job), .table = &table, .first = first, .key_count = key_count};
   return true;
@@ -231,7 +237,7 @@ void LevelFetch::FetchInBackground(TableLookup& table, FetchJob::Level level,
     bool started = false;
     if (FetchJobLease job = has_taker ? service_.Acquire(level) : nullptr) {
       job->Prepare(order, key_count);
-      FillKeys(table.misses, first, job->keys());
+      FillKeys(table.misses, first, *job);
       started = service_.PostInBackground(std::move(job), SnapshotPin(guard));
     }
     const KeyStatus status = started ? KeyStatus::kDefaultPending : KeyStatus::kDefaultDegraded;
