@@ -76,7 +76,7 @@ cudaError_t LaunchTiles(const RowMove& move, cudaStream_t stream) {
 }
 
 template <int kUnits>
-cudaError_t LaunchGatherOf(int shape, const RowMove& move, cudaStream_t stream) {
+cudaError_t LaunchFlatOf(int shape, const RowMove& move, cudaStream_t stream) {
   switch (shape) {
     case 0:
       return LaunchFlat<kUnits, 256, 1>(move, stream);
@@ -86,6 +86,14 @@ cudaError_t LaunchGatherOf(int shape, const RowMove& move, cudaStream_t stream) 
       return LaunchFlat<kUnits, 128, 2>(move, stream);
     case 3:
       return LaunchFlat<kUnits, 256, 4>(move, stream);
+    default:
+      return LaunchFlat<kUnits, 256, 4, true>(move, stream);
+  }
+}
+
+template <int kUnits>
+cudaError_t LaunchGatherOf(int shape, const RowMove& move, cudaStream_t stream) {
+  switch (shape) {
     case 4:
       return LaunchTiles<RowsOfUnits<kUnits, 4, 4>, CopyTo::kArray, 128, 8>(move, stream);
     case 5:
@@ -93,7 +101,7 @@ cudaError_t LaunchGatherOf(int shape, const RowMove& move, cudaStream_t stream) 
     case 6:
       return LaunchTiles<RowsOfUnits<kUnits, 32, 4>, CopyTo::kArray, 256, 6>(move, stream);
     default:
-      return LaunchFlat<kUnits, 256, 4, true>(move, stream);
+      return LaunchFlatOf<kUnits>(shape, move, stream);
   }
 }
 
@@ -153,6 +161,8 @@ cudaError_t LaunchGather(int shape, const RowMove& move, cudaStream_t stream) {
       return LaunchGatherOf<16>(shape, move, stream);
     case 512:
       return LaunchGatherOf<32>(shape, move, stream);
+    case 4096:
+      return LaunchFlatOf<256>(shape, move, stream);
     default:
       return cudaErrorInvalidValue;
   }

@@ -20,7 +20,7 @@ struct RowMove {
   std::byte* table = nullptr;       // rows by slot
   const uint32_t* slots = nullptr;  // [count]
   std::byte* array = nullptr;       // [count] rows
-  uint32_t row_bytes = 0;           // 128, 256 or 512
+  uint32_t row_bytes = 0;           // 128, 256 or 512; 4,096 for LaunchGather
   uint32_t count = 0;
 };
 

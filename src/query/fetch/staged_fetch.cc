@@ -239,9 +239,9 @@ void StagedFetch::NoteFetched() {
   }
 }
 
-// Neighbours of one width travel as one. Every copy takes time of its own; the first one is small, since the
-// device has nothing else to do, and each next one is as large as all before it, which are brought
-// while so much more is fetched.
+// Neighbours of one width travel as one. Every copy takes time of its own; the first one is small,
+// since the device has nothing else to do, and each next one is as large as all before it, which
+// are brought while so much more is fetched.
 void StagedFetch::CopyFetchedAhead() {
   NoteFetched();
   const Progress ready = fetched_.end <= ahead_end_.end ? fetched_ : ahead_end_;
