@@ -409,7 +409,7 @@ class Measurement {
     HPS_RETURN_IF_ERROR(Settle(*reader, *store, world_.model));
     for (const BatchSize& size : Sizes()) {
       // The first lookups of a size have to get memory.
-      HPS_ASSIGN_OR_RETURN(const auto first, reader->MakeBatches(size.samples, size.runs / 3));
+      HPS_ASSIGN_OR_RETURN(const auto first, reader->MakeBatches(size.samples, size.runs));
       HPS_RETURN_IF_ERROR(AskAll(*reader, first, size.samples).status());
       HPS_ASSIGN_OR_RETURN(const auto batches, reader->MakeBatches(size.samples, size.runs));
       HPS_ASSIGN_OR_RETURN(Figures figures, AskAll(*reader, batches, size.samples));
