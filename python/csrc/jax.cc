@@ -51,29 +51,51 @@ ElementType TypeOf(ffi::DataType type) {
 }
 
 // On a device, keys of 32 bits are the words of 64 bits (hps.jax._words).
-OperatorKeys KeysOf(const ffi::AnyBuffer& buffer, MemorySpace space) {
-  if (space == MemorySpace::kDevice)
-    return {buffer.untyped_data(), buffer.size_bytes() / sizeof(Key), ElementType::kInt64};
-  return {buffer.untyped_data(), buffer.element_count(), TypeOf(buffer.element_type())};
+absl::StatusOr<OperatorKeys> KeysOf(const ffi::AnyBuffer& buffer, MemorySpace space) {
+  const ElementType type = TypeOf(buffer.element_type());
+  const size_t count = buffer.element_count();
+  if (space == MemorySpace::kHost || type == ElementType::kInt64 || type == ElementType::kUint64)
+    return OperatorKeys{buffer.untyped_data(), count, type};
+  const auto dims = buffer.dimensions();
+  if (type == ElementType::kOther || dims.size() == 0 || dims.back() != 2)
+    return absl::InvalidArgumentError("keys: expected 64 bits, or two words of 32 bits for each");
+  return OperatorKeys{buffer.untyped_data(), count / 2, ElementType::kInt64};
 }
 
-// `outputs` are the rows of each table, then their statuses if they are wanted.
+// Adds an output. They are the rows of each table, then their statuses if they are wanted.
+absl::Status AddOutput(ffi::AnyBuffer& buffer, size_t number, std::span<const uint32_t> dims,
+                       Buffers& buffers) {
+  const size_t table = number % dims.size();
+  const bool is_rows = number < dims.size();
+  const size_t count = buffers.keys[table].count * (is_rows ? dims[table] : 1);
+  if (buffer.element_type() != (is_rows ? ffi::DataType::F32 : ffi::DataType::U8) ||
+      buffer.element_count() != count) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "output ", number, ": expected ", count, " elements of ", is_rows ? "float32" : "uint8",
+        ", found ", buffer.element_count(), " or another type"));
+  }
+  if (is_rows)
+    buffers.rows.push_back(static_cast<float*>(buffer.untyped_data()));
+  else
+    buffers.statuses.push_back(static_cast<KeyStatus*>(buffer.untyped_data()));
+  return absl::OkStatus();
+}
+
 ffi::ErrorOr<Buffers> ReadBuffers(const ffi::RemainingArgs& keys, const ffi::RemainingRets& outputs,
-                                  MemorySpace space) {
+                                  std::span<const uint32_t> dims, MemorySpace space) {
   Buffers buffers;
   for (size_t i = 0; i < keys.size(); ++i) {
     const auto buffer = keys.get<ffi::AnyBuffer>(i);
     if (!buffer.has_value()) return ffi::Unexpected(buffer.error());
-    buffers.keys.push_back(KeysOf(*buffer, space));
+    const absl::StatusOr<OperatorKeys> read = KeysOf(*buffer, space);
+    if (!read.ok()) return ffi::Unexpected(ErrorOf(read.status()));
+    buffers.keys.push_back(*read);
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     auto buffer = outputs.get<ffi::AnyBuffer>(i);
     if (!buffer.has_value()) return ffi::Unexpected(buffer.error());
-    void* const data = (*buffer)->untyped_data();
-    if (i < keys.size())
-      buffers.rows.push_back(static_cast<float*>(data));
-    else
-      buffers.statuses.push_back(static_cast<KeyStatus*>(data));
+    const absl::Status added = AddOutput(**buffer, i, dims, buffers);
+    if (!added.ok()) return ffi::Unexpected(ErrorOf(added));
   }
   return buffers;
 }
@@ -87,7 +109,7 @@ ffi::Error Answer(const OperatorTarget& target, const ffi::RemainingArgs& keys,
     return ErrorOf(absl::InvalidArgumentError(
         absl::StrCat("keys: expected those of ", count, " tables, found ", keys.size())));
   }
-  const ffi::ErrorOr<Buffers> buffers = ReadBuffers(keys, outputs, memory.space);
+  const ffi::ErrorOr<Buffers> buffers = ReadBuffers(keys, outputs, tables->dims, memory.space);
   if (!buffers.has_value()) return buffers.error();
   return ErrorOf(LookUp(*tables, buffers->keys,
                         {.rows = buffers->rows, .statuses = buffers->statuses}, memory));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <exception>
+#include <new>
 #include <unordered_map>
 #include <utility>
 
@@ -208,9 +209,7 @@ absl::StatusOr<std::shared_ptr<const Found>> FindInCache(const OperatorTarget& t
   return found;
 }
 
-}  // namespace
-
-absl::StatusOr<OperatorTables> FindTables(const OperatorTarget& target) {
+absl::StatusOr<OperatorTables> FindAnyTables(const OperatorTarget& target) {
   thread_local LastTarget last;
   if (last.found != nullptr && last.device == target.device && last.source == target.source &&
       last.tables == target.tables) {
@@ -226,6 +225,24 @@ absl::StatusOr<OperatorTables> FindTables(const OperatorTarget& target) {
   return TablesOf(*std::move(found), std::move(sessions));
 }
 
+// Frameworks call from code without exceptions.
+template <typename Call>
+auto WithoutExceptions(const Call& call) -> decltype(call()) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("lookup: out of memory; try again later");
+  } catch (const std::exception& error) {
+    return absl::InternalError(error.what());
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<OperatorTables> FindTables(const OperatorTarget& target) {
+  return WithoutExceptions([&] { return FindAnyTables(target); });
+}
+
 std::string_view TableName(std::string_view tables, size_t index) {
   for (; index > 0; --index)
     tables.remove_prefix(std::min(tables.find('\n'), tables.size() - 1) + 1);
@@ -236,11 +253,13 @@ std::string_view TableName(std::string_view tables, size_t index) {
 absl::Status LookUp(const OperatorTables& tables, std::span<const OperatorKeys> keys,
                     const OperatorOutputs& outputs, const OperatorMemory& memory) {
   constexpr uintptr_t kLegacyStream = 1;  // cudaStreamLegacy: null would mean no stream
-  if (memory.space == MemorySpace::kHost)
-    return LookUpIn<MemorySpace::kHost>(tables, keys, outputs, {});
   void* const stream =
       memory.stream != nullptr ? memory.stream : reinterpret_cast<void*>(kLegacyStream);
-  return LookUpIn<MemorySpace::kDevice>(tables, keys, outputs, {stream});
+  return WithoutExceptions([&] {
+    return memory.space == MemorySpace::kHost
+               ? LookUpIn<MemorySpace::kHost>(tables, keys, outputs, {})
+               : LookUpIn<MemorySpace::kDevice>(tables, keys, outputs, {stream});
+  });
 }
 
 }  // namespace hps::python

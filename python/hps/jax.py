@@ -44,8 +44,8 @@ def lookup(session: Session, table: str | Mapping[str, Any], keys: Any = None, *
 
     `lookup(session, {table: keys, ...})` returns a dictionary from one lookup, which sees one
     version of the model. Works under `jit` and `vmap`. A compiled function looks rows up in each
-    call. It holds the session as a constant: keep the session open while the function is used. A
-    call waits at most as long as the timeout of the store; Ctrl-C does not end it.
+    call. It holds the session as a constant: keep the session open while the function is used. On
+    the CPU, a call waits at most as long as the timeout of the store; Ctrl-C does not end it.
 
     On a GPU the session must be of the GPU where JAX computes. The keys are read there and the rows
     are written there, in the order of the computation; the call waits for the GPU.

@@ -128,26 +128,75 @@ TEST_F(FullTableTest, ABatchReplacesAPartOfTheTableByItsMostWantedRows) {
   }
 }
 
+// Keys from `first` on, more than a batch may replace rows for, asked for 2 to 7 times.
+std::map<Key, uint8_t> LargeCall(Key first, uint64_t rows_max) {
+  std::map<Key, uint8_t> times_of;
+  for (uint64_t i = 0; i < rows_max / 16 + 5; ++i)
+    times_of[first + static_cast<Key>(i)] = static_cast<uint8_t>(2 + i % 6);
+  return times_of;
+}
+
 // Catches: calls that use all rows, and push out any of them for rows that they ask for less often.
 TEST_F(FullTableTest, RowsOfAMomentAgoGiveWayToInsistentOnesOnly) {
   Fill(1000);
   std::vector<Key> keys;
   for (Key key = -1 - 2 * static_cast<Key>(rows_max_); key < 0; ++key) keys.push_back(key);
   const uint64_t evictions = table_->Statistics().evictions;
-  uint64_t inserted = 0;
-  for (Key next = 0; next < 300; next += 3) {
+  constexpr Key kCalls = 100;
+  for (Key call = 0; call < kCalls; ++call) {
     HeldOf(keys);
-    for (Key key = next; key < next + 3; ++key) keys.push_back(key);
-    inserted = Insert({{next, 2}, {next + 1, 3}, {next + 2, 7}}).inserted;
+    const std::map<Key, uint8_t> asked = LargeCall(1000 * call, rows_max_);
+    for (const auto& [key, times] : asked) keys.push_back(key);
+    Insert(asked);
   }
-  EXPECT_EQ(inserted, 0u) << "after the free places were taken";
-  EXPECT_EQ(table_->Statistics().evictions, evictions);
-  EXPECT_EQ(Insert({{1'000'000, 8}}).inserted, 1u);
-  EXPECT_GT(table_->Statistics().evictions, evictions);
+  // What a call leaves out makes rows older, so that its last keys may replace some.
+  EXPECT_LT(table_->Statistics().evictions - evictions, kCalls) << "of a sixteenth in each call";
+  HeldOf(keys);
+  std::map<Key, uint8_t> insistent = LargeCall(1'000'000, rows_max_);
+  insistent[1'000'000] = 8;
+  EXPECT_GT(Insert(insistent).inserted, 0u);
+  EXPECT_TRUE(HeldOf({1'000'000}).contains(1'000'000));
   // The held rows are used no longer, and what is left out makes them older.
-  for (Key next = 2'000'000; next < 2'000'300; next += 3)
-    inserted = Insert({{next, 2}, {next + 1, 3}, {next + 2, 7}}).inserted;
-  EXPECT_EQ(inserted, 3u);
+  uint64_t inserted = 0;
+  for (Key first = 2'000'000; first < 2'010'000; first += 1000)
+    inserted = Insert(LargeCall(first, rows_max_)).inserted;
+  EXPECT_GT(inserted, 0u);
+}
+
+// Catches: a hot table that takes in nothing any more from small calls, or from calls of which it
+// is not known how often they asked for each key.
+TEST_F(FullTableTest, RowsThatAreMissedAgainEnterAHotTable) {
+  Fill(1000);
+  std::vector<Key> keys;
+  for (Key key = -1 - 2 * static_cast<Key>(rows_max_); key < 0; ++key) keys.push_back(key);
+  HeldOf(keys);
+  EXPECT_EQ(Insert({{1, 1}}).inserted, 0u);
+  HeldOf(keys);
+  EXPECT_EQ(Insert({{1, 1}}).inserted, 1u);
+  std::map<Key, uint8_t> large;
+  for (Key key = 1000; key < 1100; ++key) large[key] = 1;
+  Insert(large);
+  HeldOf(keys);
+  EXPECT_EQ(Insert(large).inserted, rows_max_ / 16);
+}
+
+// Catches: keys that no level has, which need no place of a row, counted as if they took one.
+TEST_F(FullTableTest, AbsentKeysLeaveTheRowsTheirPart) {
+  Fill(1000);
+  std::vector<Key> keys;
+  std::vector<uint8_t> absent, times;
+  for (Key key = 1; key <= 300; ++key) {
+    keys.push_back(key);
+    absent.push_back(key > 50 ? 1 : 0);
+    times.push_back(key > 50 ? 9 : 2);
+  }
+  ContractRows rows(kTable, keys, kRowBytes, 1);
+  RowBatch batch = rows.batch();
+  batch.admission = Admission::kFrequent;
+  batch.absent = absent;
+  batch.times_asked = times;
+  ASSERT_TRUE(table_->Insert(batch, 0).ok());
+  EXPECT_GE(HeldOf(keys).size(), 45u) << "of 50, of which a later one may evict an earlier one";
 }
 
 // Catches: each key counted once per call, so that a call with more misses than the table has rows

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <new>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -31,7 +32,7 @@ constexpr size_t kStreamingBytesMin = size_t{1} << 20;
 // A batch replaces at most this part of a full table's rows.
 constexpr uint64_t kReplacedPart = 16;
 
-// Which keys of a batch may replace rows of a full table: those that the call asked for most often,
+// Which rows of a batch may replace rows of a full table: those that the call asked for most often,
 // up to a part of the table. A batch of a call that asks for more keys than the table holds could
 // replace them all. It would, because such a call uses nearly every held row, so that the stamps of
 // the most popular rows and of the least popular ones are the same.
@@ -40,26 +41,36 @@ class Replacements {
   Replacements(const RowBatch& batch, uint64_t rows_max) {
     uint64_t left = std::max<uint64_t>(1, rows_max / kReplacedPart);
     if (batch.admission != Admission::kFrequent || batch.keys.size() <= left) return;
-    least_times_ = 1;
-    if (!batch.times_asked.empty()) {
-      std::array<uint32_t, UINT8_MAX + 1> keys_of{};
-      for (const uint8_t times : batch.times_asked) ++keys_of[times];
-      least_times_ = UINT8_MAX;
-      while (least_times_ > 1 && keys_of[least_times_] <= left) left -= keys_of[least_times_--];
-    }
+    std::array<uint32_t, UINT8_MAX + 1> rows_of{};  // by how often their keys were asked for
+    for (size_t i = 0; i < batch.keys.size(); ++i)
+      if (batch.absent.empty() || batch.absent[i] == 0) ++rows_of[TimesAsked(batch, i)];
+    const uint64_t rows = std::accumulate(rows_of.begin(), rows_of.end(), uint64_t{0});
+    if (rows <= left) return;
+    spares_young_ = rows_of[1] < rows;
+    least_times_ = UINT8_MAX;
+    while (least_times_ > 1 && rows_of[least_times_] <= left) left -= rows_of[least_times_--];
     ties_left_ = left;
+  }
+
+  static uint32_t TimesAsked(const RowBatch& batch, size_t i) {
+    return batch.times_asked.empty() ? 1 : batch.times_asked[i];
   }
 
   bool Allows(uint32_t times_asked) const {
     return times_asked > least_times_ || (times_asked == least_times_ && ties_left_ > 0);
   }
+  // Whether rows that were used a moment ago are kept: the batch is large, and the call has asked
+  // for some of its keys more often than for others.
+  bool spares_young() const { return spares_young_; }
+  // A row was inserted.
   void Count(uint32_t times_asked) {
     if (times_asked == least_times_ && ties_left_ > 0) --ties_left_;
   }
 
  private:
-  uint32_t least_times_ = 0;  // 0: all keys may
-  uint64_t ties_left_ = 0;    // of the keys that were asked for just so often
+  uint32_t least_times_ = 0;  // 0: all rows may
+  uint64_t ties_left_ = 0;    // of the rows whose keys were asked for just so often
+  bool spares_young_ = false;
 };
 
 // Devices read rows in units of 16 bytes.
@@ -216,13 +227,14 @@ absl::StatusOr<InsertCounts> MemoryTable::Insert(const RowBatch& batch, ApplyEpo
       const bool absent = !batch.absent.empty() && batch.absent[i] != 0;
       const Version version = batch.versions.empty() ? 0 : batch.versions[i];
       const std::byte* const row = absent ? nullptr : batch.rows.row(i);
-      const uint32_t times_asked = batch.times_asked.empty() ? 1 : batch.times_asked[i];
+      const uint32_t times_asked = Replacements::TimesAsked(batch, i);
       const Partition::Demand demand = {.admission = batch.admission,
                                         .times_asked = times_asked,
-                                        .may_evict = replacements.Allows(times_asked)};
+                                        .may_evict = replacements.Allows(times_asked),
+                                        .spare_young = replacements.spares_young()};
       switch (PartitionOf(key).Insert(key, version, row, demand)) {
         case Partition::Inserted::kInserted:
-          replacements.Count(times_asked);
+          if (!absent) replacements.Count(times_asked);
           ++counts.inserted;
           break;
         case Partition::Inserted::kHeld:

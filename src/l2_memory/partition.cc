@@ -54,8 +54,7 @@ Partition::Inserted Partition::Insert(HashedKey key, Version version, const std:
     const Inserted admitted = Admit(key.key, demand);
     if (admitted != Inserted::kInserted) return admitted;
   }
-  const bool spare_young = !absent && demand.admission == Admission::kFrequent &&
-                           demand.times_asked < kInsistentTimes &&
+  const bool spare_young = !absent && demand.spare_young && demand.times_asked < kInsistentTimes &&
                            shape_.eviction == EvictionPolicy::kOldest;
   SlotNumber slot = kAbsentSlot;
   Entry entry;

@@ -5,8 +5,8 @@
 // store, and retires the old slot.
 //
 // A partition is full from its first eviction until rows are erased. While it is, a row may have to
-// be asked for again before it is taken in (tier/admission.h), and to be asked for often if all
-// rows were used a moment ago.
+// be asked for again before it is taken in (tier/admission.h); and to be asked for often, where a
+// large call has used all rows a moment ago.
 //
 // Eviction begins when the number of rows reaches evict_from and continues, a few victims
 // per insertion, until it is down to evict_to. Victims are the entries with the
@@ -103,6 +103,7 @@ class Partition {
     Admission admission = Admission::kAlways;
     uint32_t times_asked = 1;  // see RowBatch::times_asked
     bool may_evict = true;     // else it is only counted
+    bool spare_young = false;  // it evicts a row of a moment ago only if it was asked for often
   };
 
   // `row` null = an absent entry, which is always admitted.

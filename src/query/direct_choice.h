@@ -57,6 +57,8 @@ class DirectChoice {
     if (key_count == 0) return;
     miss_rate_ = static_cast<double>(miss_count) / static_cast<double>(key_count);
     quiet_lookups_ = miss_count == 0 ? std::min(quiet_lookups_ + 1, kQuietLookups) : 0;
+    // It was guessed wrongly, and its time says nothing of lookups with so many misses.
+    if (miss_count < kSureMisses || miss_count > kMissesMax) timed_ = nullptr;
   }
 
   // Whether the lookup should wait for its rows, for NoteTime. It may as well not, for instance

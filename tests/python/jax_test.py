@@ -133,6 +133,16 @@ class JaxTest(support.StoreTestCase):
         with self.assertRaisesRegex(TypeError, "session: expected an hps.Session"):
             hps.jax.lookup(self.store, "user", np.array([1]))
 
+    def test_a_program_that_another_has_made(self) -> None:
+        """The handler does not write past what it is given."""
+        keys, dim = self.keys(3), self.session.tables["user"]
+        for shape, dtype in [((3, dim + 1), np.float32), ((3, dim), np.int32), ((2, dim), np.float32)]:
+            call = jax.ffi.ffi_call("hps_lookup", [jax.ShapeDtypeStruct(shape, dtype)])
+            with self.subTest(shape=shape), self.assertRaisesRegex(
+                    (jax.errors.JaxRuntimeError, ValueError), "output 0: expected"):
+                jax.block_until_ready(call(keys, session=self.session._name,
+                                           tables=f"{support.MODEL}/user:{dim}"))
+
     def assert_fails(self, session: hps.Session, keys: np.ndarray, message: str) -> None:
         found = jax.jit(lambda keys: hps.jax.lookup(session, "user", keys))
         with self.assertRaisesRegex(jax.errors.JaxRuntimeError, message):
