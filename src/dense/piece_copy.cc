@@ -2,11 +2,18 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include "base/macros.h"
 #include "base/spin.h"
 
 namespace hps {
+namespace {
+
+// A helper that takes longer for its last chunk may have lost its core.
+constexpr Duration kHelperSpin = std::chrono::microseconds(500);
+
+}  // namespace
 
 absl::Status PieceCopy::Run(std::span<const Piece> pieces, std::byte* to, Send send) {
   Place(pieces, to);
@@ -57,10 +64,13 @@ absl::Status PieceCopy::SendChunks(size_t begin, size_t end, Send send) const {
 
 absl::Status PieceCopy::RunWithHelpers(Send send) {
   const ForkJoinLease team = teams_->Acquire();
+  const auto close = [](ForkJoinTeam* of) { of->Close(); };  // also if `send` throws
+  const std::unique_ptr<ForkJoinTeam, decltype(close)> closed(team.get(), close);
   team->Call(team->helpers_max());
   team->Open(*this);
   team->Publish(chunk_count_);
   absl::Status sent;
+  SpinLimit limit(kHelperSpin);
   for (size_t begin = 0; begin < chunk_count_ && sent.ok();) {
     const bool has_copied = team->RunOne();
     size_t end = begin;
@@ -68,11 +78,10 @@ absl::Status PieceCopy::RunWithHelpers(Send send) {
     if (end > begin) {
       sent = SendChunks(begin, end, send);
     } else if (!has_copied) {
-      PauseCore();  // a helper copies
+      if (!limit.Spin()) std::this_thread::yield();  // a helper copies
     }
     begin = end;
   }
-  team->Close();
   return sent;
 }
 

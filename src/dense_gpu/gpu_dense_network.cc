@@ -5,10 +5,13 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/executor.h"
 #include "base/fork_join_team.h"
+#include "base/logging.h"
 #include "base/macros.h"
+#include "base/public_message.h"
 #include "dense_gpu/gpu_dense_session.h"
 #include "dense_plan/plan_maker.h"
 #include "onnx/model.h"
@@ -25,16 +28,20 @@ class GpuDenseNetwork final : public DenseNetwork {
  public:
   explicit GpuDenseNetwork(std::unique_ptr<GpuNetwork> network) : network_(std::move(network)) {}
 
-  // Errors: RESOURCE_EXHAUSTED (a thread can't be started).
-  absl::Status StartCopyThreads() {
+  // Without them, a slot copies alone.
+  void StartCopyThreads() {
     const size_t threads =
         std::min<size_t>(kCopyThreadsMax, std::thread::hardware_concurrency() / 4);
-    if (threads == 0) return absl::OkStatus();
-    HPS_ASSIGN_OR_RETURN(copy_threads_,
-                         WorkerPool::Create({.name = "key copy", .thread_count = threads}));
+    if (threads == 0) return;
+    auto started = WorkerPool::Create({.name = "key copy", .thread_count = threads});
+    if (!started.ok()) {
+      LogWarning(absl::StrCat("no threads help to copy the keys of large predictions: ",
+                              TextForLog(started.status())));
+      return;
+    }
+    copy_threads_ = *std::move(started);
     copy_teams_ = std::make_unique<ForkJoinPool>(ForkJoinPool::Options{
         .executor = copy_threads_.get(), .helpers_max = threads, .spin = kCopyHelperSpin});
-    return absl::OkStatus();
   }
 
   std::span<const OnnxValue> inputs() const override { return network_->plan().inputs; }
@@ -60,7 +67,7 @@ absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeGpuDenseNetwork(
   HPS_ASSIGN_OR_RETURN(std::unique_ptr<GpuNetwork> made,
                        GpuNetwork::Make(std::move(plan), options));
   auto dense = std::make_unique<GpuDenseNetwork>(std::move(made));
-  HPS_RETURN_IF_ERROR(dense->StartCopyThreads());
+  dense->StartCopyThreads();
   return dense;
 }
 

@@ -117,13 +117,16 @@ absl::Status BatchExecutor::LookUpInParts(ModelVersion& version, LookupSession& 
   const uint64_t batch = plan.prediction.batch;
   plan.degraded_count = 0;
   HPS_RETURN_IF_ERROR(network.BeginParts(plan.prediction));
+  // Parts of one size: a last part of a few samples would take as long as they do.
+  const uint64_t part_count = (batch - 1) / options_.part_samples + 1;
+  const uint64_t part_samples = (batch - 1) / part_count + 1;
   size_t number = 0;
-  for (uint64_t begin = 0; begin < batch; begin += options_.part_samples) {
+  for (uint64_t begin = 0; begin < batch; begin += part_samples) {
     if (IsUnwanted(limits)) {
       rows_ = RowsPlace::kLost;
       return absl::OkStatus();
     }
-    const uint64_t count = std::min(options_.part_samples, batch - begin);
+    const uint64_t count = std::min(part_samples, batch - begin);
     CutPlan(signature, plan, {.begin = begin, .count = count}, part_);
     ExecutionPlan* const part = &part_;
     LookupCounts counts;

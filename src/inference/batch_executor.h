@@ -41,7 +41,7 @@ class BatchExecutor {
     size_t slot = 0;      // of the versions' sessions that it uses
     size_t keys_max = 0;  // of one lookup; more keys are looked up in turn
     const Clock* clock = nullptr;
-    // Of a part, for predictions of two parts or more; 0 = not in parts.
+    // Of a part at most, for predictions of twice as many or more; 0 = not in parts.
     uint64_t part_samples = kPartSamples;
   };
   struct LookupLimits {

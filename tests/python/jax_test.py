@@ -136,7 +136,8 @@ class JaxTest(support.StoreTestCase):
     def test_a_program_that_another_has_made(self) -> None:
         """The handler does not write past what it is given."""
         keys, dim = self.keys(3), self.session.tables["user"]
-        for shape, dtype in [((3, dim + 1), np.float32), ((3, dim), np.int32), ((2, dim), np.float32)]:
+        for shape, dtype in [((3, dim + 1), np.float32), ((3, dim), np.int32),
+                             ((2, dim), np.float32)]:
             call = jax.ffi.ffi_call("hps_lookup", [jax.ShapeDtypeStruct(shape, dtype)])
             with self.subTest(shape=shape), self.assertRaisesRegex(
                     (jax.errors.JaxRuntimeError, ValueError), "output 0: expected"):
