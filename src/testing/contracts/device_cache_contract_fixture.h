@@ -97,7 +97,7 @@ class StampedBatch {
     for (size_t i = 0; i < keys_.size(); ++i)
       StampedRow::Write(table.number, keys_[i], versions_[i], {rows().row(i), row_bytes_});
   }
-  StampedBatch(const StampedTable& table, std::vector<Key> keys, Version version)
+  StampedBatch(const StampedTable& table, const std::vector<Key>& keys, Version version)
       : StampedBatch(table, keys, std::vector<Version>(keys.size(), version)) {}
 
   RowBatch batch() { return {.keys = keys_, .rows = rows()}; }
