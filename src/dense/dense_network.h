@@ -62,10 +62,10 @@ class DenseSession {
   virtual absl::Status BeginParts(uint32_t /*samples*/) {
     return absl::UnimplementedError("this engine does not run from rows on a device");
   }
-  // Enqueues the runs of the next samples, in stream order after what is on row_room()->stream()
-  // now, and beside what comes there later. `inputs` are those of the part alone; what they have in
-  // the host's memory may go when it returns. It returns when the rows of all parts but this one
-  // and the one before have been read.
+  // Enqueues the network's runs for the next samples. They wait for the work that is on
+  // row_room()->stream() now, and run beside work that is enqueued there later. `inputs` are those
+  // of the part alone; their memory on the host may be freed when this returns. Returns when the
+  // rows of all parts but this one and the one before have been read.
   virtual absl::Status EnqueuePart(const SampleRange& /*part*/,
                                    std::span<const FedInput> /*inputs*/) {
     return absl::UnimplementedError("this engine does not run from rows on a device");

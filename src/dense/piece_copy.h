@@ -1,7 +1,7 @@
 // Copies pieces of memory, one after the other, to where a device fetches them.
 //
-// One core copies at a fraction of what the memory gives, so the threads of a team help with large
-// copies. What has been copied is handed on while the rest is still being copied.
+// One core uses a fraction of the memory's bandwidth, so the threads of a team help with large
+// copies. The caller is told of finished bytes while the rest is still being copied.
 //
 // For one thread at a time; keeps its memory.
 #pragma once

@@ -42,8 +42,8 @@ class GpuRowRoom final : public RowRoom {
                                 size_t part) override;
   absl::Status ReadStatuses(std::span<KeyStatus> to) override;
 
-  // The stream on which the network reads rows of parts. Its later work comes after what is on
-  // stream() now. Errors: INTERNAL.
+  // The stream on which the network reads rows of parts. What is enqueued on it from here on waits
+  // for the work that is on stream() now. Errors: INTERNAL.
   absl::StatusOr<cudaStream_t> NetworkStream();
 
   // Waits until both streams have passed all their work. `what` names it in the message. Errors:

@@ -56,7 +56,7 @@ TEST_P(DevicePartsTest, LargeRequestsGetTheScoresOfTheHost) {
   EXPECT_EQ(machine_.runs_from_host, 0);
 }
 
-// What is not alone, or small, or has rows that the client wants.
+// A batch of two requests, a small request, and one whose client asks for rows as well.
 TEST_P(DevicePartsTest, OthersAreNotInParts) {
   if (on_gpu()) GTEST_SKIP() << "a GPU does not count parts";
   EXPECT_EQ(PartsOf({NewRequest(20, true), NewRequest(1, true)}), 0);

@@ -67,7 +67,7 @@ TEST_F(PlanPartsTest, APartHasTheKeysAndInputsOfItsSamples) {
   EXPECT_THAT(inputs[1].sample_dims, ElementsAre(2));
 }
 
-// Catches: what is left of the part before.
+// Catches: keys of the part before, which has used the same plan object.
 TEST_F(PlanPartsTest, APartWithoutKeysOfATableFollowsOneWithThem) {
   CutPlan(signature_, plan_, {.begin = 0, .count = 2}, part_);
   EXPECT_THAT(KeysOf(part_.parts[0], keys_.data()), ElementsAre(0, 1));

@@ -41,8 +41,8 @@ class CallStaging {
   // Makes all room free again.
   void Reset();
 
-  // Room for `bytes` bytes, in one piece. What is adjacent to it on the host is so on the device.
-  // Null if there is none.
+  // Room for `bytes` bytes, in one piece. Rooms that are adjacent on the host are adjacent on the
+  // device, too. Null if there is none.
   std::byte* Take(size_t bytes);
 
   // Adds a block for `bytes_min` bytes or more, which takes milliseconds. `copies` is the stream of

@@ -2,13 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <random>
 #include <set>
 
 #include "l2_memory/memory_tier.h"
 #include "l2_memory/table_layout.h"
+#include "l2_memory/test_seed.h"
 #include "testing/contracts/lossy_rows.h"
 
 namespace hps {
@@ -80,14 +80,6 @@ class FullTableTest : public ::testing::Test {
   uint64_t rows_max_ = 0;
 };
 
-uint64_t Seed() {
-  const char* const given = std::getenv("HPS_TEST_SEED");
-  const uint64_t seed =
-      given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
-  return seed;
-}
-
 TEST_F(FullTableTest, AKeyThatACallAsksForTwiceEntersAtOnce) {
   Fill(2000);
   EXPECT_EQ(Insert({{1, 1}, {2, 2}, {3, 255}}).inserted, 2u);
@@ -97,7 +89,7 @@ TEST_F(FullTableTest, AKeyThatACallAsksForTwiceEntersAtOnce) {
 
 // The plain model sorts the keys by how often they were asked for.
 TEST_F(FullTableTest, ABatchReplacesAPartOfTheTableByItsMostWantedRows) {
-  std::mt19937_64 random(Seed());
+  std::mt19937_64 random(TestSeed());
   for (const uint64_t rows : {40, 300, 5000}) {
     Fill(rows);
     const size_t part = std::max<uint64_t>(1, rows_max_ / 16);
@@ -163,8 +155,8 @@ TEST_F(FullTableTest, RowsOfAMomentAgoGiveWayToInsistentOnesOnly) {
   EXPECT_GT(inserted, 0u);
 }
 
-// Catches: a hot table that takes in nothing any more from small calls, or from calls of which it
-// is not known how often they asked for each key.
+// Catches: a table whose rows are all in use that never takes in another row from small calls, or
+// from calls that do not say how often they asked for each key.
 TEST_F(FullTableTest, RowsThatAreMissedAgainEnterAHotTable) {
   Fill(1000);
   std::vector<Key> keys;
@@ -196,13 +188,13 @@ TEST_F(FullTableTest, AbsentKeysLeaveTheRowsTheirPart) {
   batch.absent = absent;
   batch.times_asked = times;
   ASSERT_TRUE(table_->Insert(batch, 0).ok());
-  EXPECT_GE(HeldOf(keys).size(), 45u) << "of 50, of which a later one may evict an earlier one";
+  EXPECT_GE(HeldOf(keys).size(), 45u) << "of 50 rows; a row of the batch may evict an earlier one";
 }
 
 // Catches: each key counted once per call, so that a call with more misses than the table has rows
 // is forgotten before the next one; and a call that pushes out the rows that it uses most.
 TEST_F(FullTableTest, CallsLargerThanTheTableFindItsMostPopularRows) {
-  std::mt19937_64 random(Seed());
+  std::mt19937_64 random(TestSeed());
   Fill(100);
   Key cold = 1'000'000;
   double last = 0;

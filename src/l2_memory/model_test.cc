@@ -2,11 +2,11 @@
 // a miss, whatever was evicted.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <map>
 #include <random>
 
 #include "l2_memory/memory_tier.h"
+#include "l2_memory/test_seed.h"
 #include "testing/contracts/lossy_rows.h"
 
 namespace hps {
@@ -157,16 +157,8 @@ class Model {
   size_t lost_ = 0;
 };
 
-uint64_t Seed() {
-  const char* const given = std::getenv("HPS_TEST_SEED");
-  const uint64_t seed =
-      given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
-  return seed;
-}
-
 TEST(MemoryTableModelTest, AnswersLikeAMapWhileThereIsRoom) {
-  const uint64_t seed = Seed();
+  const uint64_t seed = TestSeed();
   for (const size_t row_bytes : {4, 64, 200}) {
     Model model({}, row_bytes, 8 << 20, seed + row_bytes);
     model.Run(400'000, 3000);
@@ -176,7 +168,7 @@ TEST(MemoryTableModelTest, AnswersLikeAMapWhileThereIsRoom) {
 }
 
 TEST(MemoryTableModelTest, AnswersLikeAMapOrMissesUnderEviction) {
-  const uint64_t seed = Seed();
+  const uint64_t seed = TestSeed();
   for (const EvictionPolicy eviction :
        {EvictionPolicy::kOldest, EvictionPolicy::kLeastUsed, EvictionPolicy::kRandom}) {
     const MemoryTierOptions options{.eviction = eviction, .partitions = 3};

@@ -8,7 +8,6 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-import threading
 import unittest
 
 # Before JAX is imported: it would take three quarters of the GPU's memory.
@@ -210,21 +209,13 @@ class JaxCudaTest(unittest.TestCase):
 
     def test_threads(self) -> None:
         found = self.lookup_of("t1")
-        errors = []
 
         def work(keys: np.ndarray) -> None:
-            try:
-                for _ in range(50):
-                    self.expect("t1", keys, found(keys))
-            except BaseException as error:  # noqa: BLE001, asserted below
-                errors.append(error)
+            for _ in range(50):
+                self.expect("t1", keys, found(keys))
 
-        threads = [threading.Thread(target=work, args=(self.keys(200),)) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.assertEqual(errors, [])
+        all_keys = [self.keys(200) for _ in range(4)]
+        self.assertEqual(support.errors_of_threads(work, all_keys), [])
 
     def test_a_compiled_function_sees_changes(self) -> None:
         found = self.lookup_of("t2")

@@ -1,6 +1,5 @@
 """Lookups of hps.jax: eager, inside jit and vmap, and what goes wrong in them."""
 
-import threading
 import unittest
 
 import jax
@@ -104,21 +103,13 @@ class JaxTest(support.StoreTestCase):
 
     def test_threads(self) -> None:
         found = jax.jit(lambda keys: hps.jax.lookup(self.session, "item", keys))
-        errors = []
 
         def work(keys: np.ndarray) -> None:
-            try:
-                for _ in range(20):
-                    self.assert_rows("item", keys, np.asarray(found(keys)))
-            except BaseException as error:  # noqa: BLE001, asserted below
-                errors.append(error)
+            for _ in range(20):
+                self.assert_rows("item", keys, np.asarray(found(keys)))
 
-        threads = [threading.Thread(target=work, args=(self.keys(200),)) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.assertEqual(errors, [])
+        all_keys = [self.keys(200) for _ in range(4)]
+        self.assertEqual(support.errors_of_threads(work, all_keys), [])
 
     def test_wrong_arguments(self) -> None:
         wrong = [("user", np.array([1.5]), hps.InvalidArgumentError, "keys of table 'user'"),

@@ -4,7 +4,9 @@ import json
 import pathlib
 import shutil
 import tempfile
+import threading
 import unittest
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -43,6 +45,24 @@ def has_device() -> bool:
             except (hps.UnimplementedError, hps.UnavailableError):
                 return False
     return True
+
+
+def errors_of_threads(work: Callable, arguments: Iterable) -> list[BaseException]:
+    """Runs work(argument) on a thread for each argument, all at once; what they raised."""
+    errors = []
+
+    def run(argument: object) -> None:
+        try:
+            work(argument)
+        except BaseException as error:  # noqa: BLE001, the caller asserts on it
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(argument,)) for argument in arguments]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return errors
 
 
 class StoreTestCase(unittest.TestCase):
