@@ -13,6 +13,7 @@
 
 #include "l2_memory/memory_tier.h"
 #include "testing/contracts/lossy_rows.h"
+#include "testing/trials.h"
 
 namespace hps {
 namespace {
@@ -20,10 +21,8 @@ namespace {
 constexpr uint64_t kTable = 5;
 constexpr size_t kRowBytes = 64;
 
-double StressSeconds() {
-  const char* const text = std::getenv("HPS_L2_STRESS_SECONDS");
-  return text != nullptr ? std::atof(text) : 4.0;
-}
+// All trials take four seconds.
+double StressSeconds() { return static_cast<double>(Trials(4000)) / 1000; }
 
 // The state of L3: the newest version of every key.
 class Store {
@@ -143,7 +142,7 @@ void Stress(EvictionPolicy eviction, double room, double seconds) {
   auto table = MakeMemoryTier(options)->OpenTable(ContractSpec(kRowBytes), 1, bytes_max);
   ASSERT_TRUE(table.ok()) << table.status();
   Shared shared(kKeys, *std::move(table));
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = TestSeed();
   std::vector<std::thread> threads;
   for (uint64_t i = 0; i < 2; ++i) threads.emplace_back(Read, std::ref(shared), seed + i);
   for (uint64_t i = 0; i < 2; ++i) threads.emplace_back(Promote, std::ref(shared), seed + 10 + i);

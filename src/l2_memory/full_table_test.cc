@@ -8,8 +8,8 @@
 
 #include "l2_memory/memory_tier.h"
 #include "l2_memory/table_layout.h"
-#include "l2_memory/test_seed.h"
 #include "testing/contracts/lossy_rows.h"
+#include "testing/trials.h"
 
 namespace hps {
 namespace {

@@ -6,8 +6,8 @@
 #include <random>
 
 #include "l2_memory/memory_tier.h"
-#include "l2_memory/test_seed.h"
 #include "testing/contracts/lossy_rows.h"
+#include "testing/trials.h"
 
 namespace hps {
 namespace {

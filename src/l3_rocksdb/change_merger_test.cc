@@ -124,15 +124,15 @@ class ChangeMergerTest : public testing::Test {
     for (const Key key : deletes) expected_.erase(key);
     position_ = version;
   }
-  bool AwaitMerges(uint64_t count) {
+  testing::AssertionResult AwaitMerges(uint64_t count) {
     return AwaitCondition([&] { return store_->Statistics().merges >= count; });
   }
-  bool AwaitFailed(uint64_t count) {
+  testing::AssertionResult AwaitFailed(uint64_t count) {
     return AwaitCondition([&] { return store_->Statistics().merges_failed >= count; });
   }
   std::vector<std::string> PageFiles() const { return PageFilesOf(directory_.Path("store")); }
   // The old file goes when its last reader has left.
-  bool AwaitOneFile() {
+  testing::AssertionResult AwaitOneFile() {
     return AwaitCondition([&] { return PageFiles().size() == 1; });
   }
   void ExpectRows(DurableTable& table) {

@@ -1,12 +1,12 @@
 // Random operations on a store and on plain maps, which must agree.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <iostream>
 #include <map>
 #include <random>
 
 #include "l3_rocksdb/test_store.h"
+#include "testing/trials.h"
 
 namespace hps {
 namespace {
@@ -172,11 +172,7 @@ class ModelRunner {
 // Runs random operations on a store, more than `key_operations` until there were as many merges.
 uint64_t RunModel(const RocksStoreOptions& options, uint64_t key_operations = kKeyOperations,
                   uint64_t merges_min = 0) {
-  const char* const given = std::getenv("HPS_TEST_SEED");
-  const uint64_t seed =
-      given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-  std::cout << "seed " << seed << "\n";
-  ModelRunner runner(seed, options);
+  ModelRunner runner(TestSeed(), options);
   uint64_t done = 0;
   const auto is_enough = [&] { return done >= key_operations && runner.merges() >= merges_min; };
   while (!is_enough() && done < 100 * key_operations && !testing::Test::HasFailure())

@@ -6,15 +6,14 @@
 #include <random>
 
 #include "l3_rocksdb/test_store.h"
+#include "testing/trials.h"
 
 namespace hps {
 namespace {
 
 // Iterators agree with a map while the family is written to, flushed and compacted.
 TEST(StoreIteratorTest, AgreesWithAMap) {
-  const uint64_t seed = std::random_device{}();
-  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(TestSeed());
   const TestDirectory directory;
   rocksdb::Options options;
   options.create_if_missing = true;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "testing/contracts/embedding_shard_contract.h"
+#include "testing/trials.h"
 
 namespace hps {
 namespace {
@@ -72,8 +73,7 @@ class PlainTable {
 };
 
 TEST(HostShard, BehavesAsAPlainMap) {
-  const uint64_t seed = std::random_device()();
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(TestSeed());
   const ShardOptions options{.name = "m/t",
                              .dim = 5,
                              .initializer = {.low = -1, .high = 1, .seed = seed},

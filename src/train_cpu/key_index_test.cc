@@ -1,4 +1,5 @@
 #include "train_cpu/key_index.h"
+#include "testing/trials.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +12,7 @@ namespace hps {
 namespace {
 
 TEST(KeyIndex, BehavesAsAMap) {
-  const uint64_t seed = std::random_device()();
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(TestSeed());
   KeyIndex index;
   std::map<Key, uint32_t> map;
   for (int i = 0; i < 200'000; ++i) {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "testing/trials.h"
 #include "train_cpu/host_shard.h"
 
 namespace hps {
@@ -157,8 +158,7 @@ Samples Joined(const std::vector<Samples>& parts) {
 
 // Random steps: every rank's output is that of one process, and so are the rows of every holder.
 TEST(RankStep, RanksDoWhatOneProcessDoes) {
-  const uint64_t seed = std::random_device()();
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(TestSeed());
   for (const uint32_t count : {1U, 2U, 3U}) {
     Ranks ranks(count);
     const auto one = *HostShard::Create(Options());

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/executor.h"
+#include "testing/await.h"
 #include "update/test_update_world.h"
 
 namespace hps {
@@ -19,12 +20,12 @@ TEST(GroupSyncTest, CallersThatWaitShareOneSync) {
   store.on_sync = [&] {
     if (store.syncs == 1) {
       begun.CountDown();
-      EXPECT_TRUE(released.WaitUntil(UpdateWorld::Soon()));
+      EXPECT_TRUE(AwaitLatch(released));
     }
     return absl::OkStatus();
   };
   std::thread first([&] { EXPECT_TRUE(group.Sync().ok()); });
-  ASSERT_TRUE(begun.WaitUntil(UpdateWorld::Soon()));
+  ASSERT_TRUE(AwaitLatch(begun));
   std::vector<std::thread> others;
   std::atomic<int> ended = 0;
   for (int i = 0; i < 8; ++i) {

@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "testing/await.h"
 #include "update/test_update_world.h"
 
 namespace hps {
@@ -75,10 +76,10 @@ TEST_F(UpdateServiceTest, RefreshesAModelOnRequest) {
   Latch released(1);
   world_.l1_faults.Plan(TierOperation::kDump, {.fault = TierFault::kNone, .before = [&] {
                                                  begun.CountDown();
-                                                 EXPECT_TRUE(released.WaitUntil(World::Soon()));
+                                                 EXPECT_TRUE(AwaitLatch(released));
                                                }});
   std::thread first([&] { EXPECT_TRUE(service_->RefreshModel("m", World::Soon()).ok()); });
-  ASSERT_TRUE(begun.WaitUntil(World::Soon()));
+  ASSERT_TRUE(AwaitLatch(begun));
   EXPECT_EQ(service_->RefreshModel("m", World::Soon()).code(),
             absl::StatusCode::kFailedPrecondition);
   world_.l1_faults.Clear();

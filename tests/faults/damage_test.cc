@@ -15,9 +15,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/logging.h"
 #include "l3_rocksdb/salvage/verify.h"
+#include "testing/trials.h"
 #include "tests/faults/store_run.h"
 #include "tests/faults/temporary_directory.h"
-#include "tests/faults/trials.h"
 
 namespace hps {
 namespace {
@@ -27,12 +27,7 @@ namespace fs = std::filesystem;
 constexpr EventPlan kPlan = {.seed = 13};
 constexpr uint64_t kEvents = 30;
 
-uint64_t Seed() { return FromEnvironment("HPS_TEST_SEED", 13); }
-
-// A release run sets the factor.
-uint64_t Times(uint64_t count) {
-  return Trials(count * FromEnvironment("HPS_TEST_DAMAGE_FACTOR", 1));
-}
+uint64_t Seed() { return TestSeed(13); }
 
 enum class Kind { kFlip, kCut, kSwap };
 constexpr std::array<const char*, 3> kKindNames = {"flip", "cut", "swap"};
@@ -225,7 +220,7 @@ TEST_P(DamageTest, IsFoundAndNeverServed) {
   std::map<std::string, uint64_t> met;
   for (const auto& [type, files] : FilesByType(whole_)) {
     if (MeansNothing(type)) continue;
-    for (uint64_t i = 0; i < Times(36); ++i) {
+    for (uint64_t i = 0; i < Trials(36); ++i) {
       const Kind kind = static_cast<Kind>(i % 3);
       CopyStore();
       const fs::path file = files[random() % files.size()];
@@ -267,7 +262,7 @@ TEST_P(DamageTest, VerifyFindsEveryFlipThatALookupMeets) {
       total += fs::file_size(path);
     }
   }
-  const uint64_t flips = Times(100);
+  const uint64_t flips = Trials(100);
   uint64_t met = 0;
   uint64_t found = 0;
   for (uint64_t i = 0; i < flips; ++i) {
@@ -317,7 +312,7 @@ TEST_P(DamageTest, ARottenStagedImportIsRefusedOrLost) {
   uint64_t trials = 0;
   uint64_t refused = 0;
   for (const auto& [type, files] : FilesByType(whole_ + "/staging")) {
-    for (uint64_t i = 0; i < Times(15); ++i) {
+    for (uint64_t i = 0; i < Trials(15); ++i) {
       CopyStore();
       const fs::path target = damaged_ / fs::relative(files[random() % files.size()], whole_);
       const Kind kind = static_cast<Kind>(i % 3);

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "l3_rocksdb/salvage/verify.h"
+#include "testing/trials.h"
 #include "tests/faults/failing_disk.h"
 #include "tests/faults/store_run.h"
 
@@ -145,7 +146,7 @@ constexpr FullPlace kFullPlaces[] = {{"log", ".log", "", 2, 10},
 
 // Row 10 again: each place fills up at some byte of it, and stays full for a while.
 TEST_F(DiskTest, AFullDiskInEachPlaceIsAStatusAndWritingGoesOnInTheSameProcess) {
-  const uint64_t trials = Trials(FromEnvironment("HPS_TEST_FULL_PLACES", 3));
+  const uint64_t trials = Trials(3);
   const EventPlan plan = {.seed = 10, .import_every = 200};  // an import would end compactions
   for (const FullPlace& place : kFullPlaces) {
     uint64_t met = 0;
@@ -299,9 +300,8 @@ uint64_t RunWithFailure(DiskTest&, StoreRun& run, FaultFileSystem& disk, const F
 
 // Row 11: the n-th call fails, once or from then on; n all over the flow.
 TEST_P(RowFilesDiskTest, AnyFileCallMayFail) {
-  const uint64_t seed = FromEnvironment("HPS_TEST_SEED", std::random_device{}());
-  const uint64_t trials = Trials(FromEnvironment("HPS_TEST_FILE_CALLS", 20));
-  std::printf("HPS_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
+  const uint64_t seed = TestSeed();
+  const uint64_t trials = Trials(20);
   std::mt19937_64 random(seed);
   for (const Flow& flow : kFlows) {
     Clean();

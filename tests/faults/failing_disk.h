@@ -10,10 +10,10 @@
 #include <string>
 
 #include "base/logging.h"
+#include "testing/trials.h"
 #include "tests/faults/fault_file_system.h"
 #include "tests/faults/temporary_directory.h"
 #include "tests/faults/test_fault_store.h"
-#include "tests/faults/trials.h"
 
 namespace hps {
 

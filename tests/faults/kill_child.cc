@@ -73,7 +73,7 @@ uint64_t MergeCount(const DurableStore& store) {
 
 // Not every event causes one.
 void AwaitMerge(const DurableStore& store, uint64_t before) {
-  AwaitCondition([&] { return MergeCount(store) != before; }, kMergeWait);
+  HoldsInTime([&] { return MergeCount(store) != before; }, kMergeWait);
 }
 
 int Fail(const absl::Status& status) {

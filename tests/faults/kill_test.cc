@@ -18,17 +18,16 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "testing/trials.h"
 #include "tests/faults/child_process.h"
 #include "tests/faults/kill_harness.h"
 #include "tests/faults/test_fault_store.h"
-#include "tests/faults/trials.h"
 
 namespace hps {
 namespace {
 
-// A release run sets these.
-uint64_t KillCount() { return FromEnvironment("HPS_TEST_KILLS", 400); }
-uint64_t Seed() { return FromEnvironment("HPS_TEST_SEED", 20); }
+constexpr uint64_t kKills = 400;
+uint64_t Seed() { return TestSeed(20); }
 
 struct KillCase {
   const char* name;
@@ -44,7 +43,7 @@ TEST_P(KillTest, LosesNothingAcknowledged) {
   const KillCase& test_case = GetParam();
   std::mt19937_64 random(Seed());
   KillHarness harness(test_case.plan, test_case.sync);
-  const uint64_t kills = Trials(KillCount() * test_case.share_percent / 100);
+  const uint64_t kills = Trials(kKills * test_case.share_percent / 100);
   for (uint64_t i = 0; i < kills; ++i) {
     const std::chrono::microseconds life(random() % test_case.life_us_max);
     // Where a machine is so slow that the others die before they have opened the store, some live.

@@ -15,6 +15,7 @@
 #include "testing/await.h"
 #include "testing/fakes/stamped_rows.h"
 #include "testing/faults/fault_points.h"
+#include "testing/trials.h"
 #include "tests/faults/failing_disk.h"
 #include "tests/faults/one_table.h"
 
@@ -85,8 +86,7 @@ class MergeFaultTest : public FailingDiskTest {
   // For a short time, so that writes meet merges at each of their steps.
   void LetMerge() {
     const uint64_t before = store_->Statistics().merges;
-    AwaitCondition([&] { return store_->Statistics().merges > before; },
-                   std::chrono::milliseconds(2));
+    HoldsInTime([&] { return store_->Statistics().merges > before; }, std::chrono::milliseconds(2));
   }
 
   std::unique_ptr<DurableStore> store_;
@@ -96,7 +96,7 @@ class MergeFaultTest : public FailingDiskTest {
 };
 
 TEST_F(MergeFaultTest, LosesNothingAcknowledged) {
-  const uint64_t seed = FromEnvironment("HPS_TEST_SEED", 31);
+  const uint64_t seed = TestSeed(31);
   std::mt19937_64 random(seed);
   uint64_t merges = 0;
   uint64_t merges_failed = 0;

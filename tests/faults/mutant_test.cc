@@ -16,11 +16,11 @@
 #include "base/mutex.h"
 #include "hps/config.h"
 #include "import/import.h"
+#include "testing/trials.h"
 #include "tests/faults/allocation_watch.h"
 #include "tests/faults/mutator.h"
 #include "tests/faults/reference_reader.h"
 #include "tests/faults/temporary_directory.h"
-#include "tests/faults/trials.h"
 #include "tier/durable_tier.h"
 
 namespace hps {
@@ -34,10 +34,10 @@ constexpr uint64_t kImportMemoryBytes = 256 << 10;
 constexpr size_t kRows = 33;
 constexpr size_t kDim = 4;
 
-uint64_t Seed() { return FromEnvironment("HPS_TEST_SEED", 14); }
-
 // Mutants of each format in CI; a release run sets the factor.
-uint64_t MutantCount() { return Trials(10'000 * FromEnvironment("HPS_TEST_MUTANTS_FACTOR", 1)); }
+uint64_t Seed() { return TestSeed(14); }
+
+uint64_t MutantCount() { return Trials(10'000); }
 
 std::string KeyBytes() {
   std::vector<Key> keys(kRows);

@@ -15,6 +15,7 @@
 #include "base/mutex.h"
 #include "l3_rocksdb/rocks_store.h"
 #include "testing/fakes/stamped_rows.h"
+#include "testing/trials.h"
 #include "tests/faults/failing_disk.h"
 
 namespace hps {
@@ -183,9 +184,8 @@ class ResumeRaceTest : public FailingDiskTest {
 };
 
 TEST_F(ResumeRaceTest, EverybodyGoesOnOnceTheDiskWorks) {
-  const uint64_t seed = FromEnvironment("HPS_TEST_SEED", std::random_device{}());
-  const uint64_t rounds = FromEnvironment("HPS_TEST_RESUME_ROUNDS", 25);
-  std::printf("HPS_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
+  const uint64_t seed = TestSeed();
+  const uint64_t rounds = Trials(25);
   std::mt19937_64 random(seed);
   Open();
   std::vector<TableSpec> specs;

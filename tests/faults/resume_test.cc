@@ -6,6 +6,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "testing/trials.h"
 #include "tests/faults/failing_disk.h"
 #include "tests/faults/store_run.h"
 
@@ -37,9 +38,8 @@ class ResumeTest : public FailingDiskTest {
 };
 
 TEST_F(ResumeTest, WritingGoesOnInTheSameProcessOnceTheDiskWorks) {
-  const uint64_t seed = FromEnvironment("HPS_TEST_SEED", std::random_device{}());
-  const uint64_t trials = FromEnvironment("HPS_TEST_RESUME_TRIALS", 40);
-  std::printf("HPS_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
+  const uint64_t seed = TestSeed();
+  const uint64_t trials = Trials(40);
   uint64_t failed = 0;
   for (uint64_t trial = 0; trial < trials; ++trial) {
     std::mt19937_64 random(seed + trial);
@@ -79,9 +79,8 @@ TEST_F(ResumeTest, WritingGoesOnInTheSameProcessOnceTheDiskWorks) {
 
 // Catches: a mark of a MANIFEST that never came into CURRENT, with which no later opening agreed.
 TEST_F(ResumeTest, AStoreThatIsClosedWhileTheDiskFailsOpensOnceItWorks) {
-  const uint64_t seed = FromEnvironment("HPS_TEST_SEED", std::random_device{}());
-  const uint64_t trials = FromEnvironment("HPS_TEST_RESUME_TRIALS", 40);
-  std::printf("HPS_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
+  const uint64_t seed = TestSeed();
+  const uint64_t trials = Trials(40);
   for (uint64_t trial = 0; trial < trials; ++trial) {
     std::mt19937_64 random(seed + trial);
     FileFaultPlan plan = AnyWriteFault(random);

@@ -93,7 +93,7 @@ absl::Status Update(DurableStore& store) {
   StampedRows others(kStamp, table->spec().row_bytes(), {middle, UpdatedKeys().end()}, kUpdated);
   HPS_RETURN_IF_ERROR(
       table->Write({merged.batch(), {DeletedKeys().data(), 1}, {Positions().data(), 1}}));
-  if (!AwaitCondition([&] { return store.Statistics().merges > 0; }))
+  if (!HoldsInTime([&] { return store.Statistics().merges > 0; }))
     return absl::DeadlineExceededError("the changes were not merged");
   return table->Write({others.batch(), {DeletedKeys().data() + 1, 1}, Positions()});
 }

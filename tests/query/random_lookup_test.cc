@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <deque>
 #include <map>
 #include <memory>
@@ -15,6 +14,7 @@
 #include "l2_memory/memory_tier.h"
 #include "query/test_query_world.h"
 #include "testing/host_device_cache/host_cache.h"
+#include "testing/trials.h"
 #include "types/row_convert.h"
 
 namespace hps {
@@ -274,12 +274,11 @@ class RandomWorld {
 };
 
 TEST(RandomLookupTest, AgreesWithAPlainMap) {
-  const char* given = std::getenv("HPS_TEST_SEED");
-  const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : 20260731;
+  const uint64_t seed = TestSeed(20260731);
   size_t keys_checked = 0;
   LookupCounts sum;
   for (uint64_t i = 0; i < kWorlds; ++i) {
-    SCOPED_TRACE("HPS_TEST_SEED=" + std::to_string(seed) + ", world " + std::to_string(i));
+    SCOPED_TRACE("world " + std::to_string(i));
     RandomWorld world(seed + i);
     for (size_t step = 0; step < kCallsPerWorld && !testing::Test::HasFatalFailure(); ++step)
       world.Step();

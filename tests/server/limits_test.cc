@@ -19,6 +19,7 @@
 #include "server/grpc_codec/test_infer_messages.h"
 #include "server/http/test_http_world.h"
 #include "server/net/connection_server.h"
+#include "testing/await.h"
 
 namespace hps::server {
 namespace {
@@ -437,7 +438,7 @@ TEST_F(ReleaseTest, AnAnswerThatIsNotTakenHoldsNothingOfItsRequestOverGrpc) {
       prepared.Reset(1);
       client.SendFields(stream, fields);
       client.SendData(stream, Framed(Packed(message), 1));
-      EXPECT_TRUE(prepared.WaitUntil(DeadlineAfter(RealClock(), std::chrono::seconds(30))));
+      EXPECT_TRUE(AwaitLatch(prepared));
       const bool has_rows = model == "m";
       constexpr size_t kBesideBytes = 256;
       AwaitLent(has_rows ? BufferPool::LentFor(keys.size() * sizeof(float) + kBesideBytes) : 0,

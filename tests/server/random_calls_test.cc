@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "server/core/test_server_world.h"
+#include "testing/trials.h"
 
 namespace hps::server {
 namespace {
@@ -154,8 +155,7 @@ bool Caller::CallWrong() {
 }
 
 TEST(RandomCallsTest, EveryRowIsRight) {
-  const uint64_t seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
+  const uint64_t seed = TestSeed();
   ServerWorld world;
   world.config().server.batch_keys_max = 2048;  // so that some are cut and some go together
   std::vector<ServerWorld::Table> tables;

@@ -1,30 +1,24 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <optional>
 #include <ostream>
 #include <string>
 
+#include "testing/trials.h"
 #include "tests/simulation/world.h"
 
 namespace hps {
 namespace {
 
 // Both set by CMakeLists.txt.
-constexpr uint64_t kSeeds = HPS_SIMULATION_SEED_COUNT;
+uint64_t SeedCount() { return Trials(HPS_SIMULATION_SEED_COUNT); }
 // At most: the search for a defect ends where it is found.
-constexpr uint64_t kDefectSeeds = HPS_SIMULATION_DEFECT_SEED_COUNT;
-
-// HPS_SIMULATION_SEEDS=1000000 for a release; HPS_SIMULATION_FIRST_SEED to see one seed again.
-uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
+uint64_t DefectSeedCount() { return Trials(HPS_SIMULATION_DEFECT_SEED_COUNT); }
 
 TEST(SimulationTest, KeepsItsInvariantsWhateverTheSeed) {
-  const uint64_t seeds = FromEnvironment("HPS_SIMULATION_SEEDS", kSeeds);
-  const uint64_t first = FromEnvironment("HPS_SIMULATION_FIRST_SEED", 1);
+  const uint64_t seeds = SeedCount();
+  const uint64_t first = TestSeed(1);
   SimulationCounts counts;
   for (uint64_t seed = first; seed < first + seeds; ++seed) {
     SimulatedWorld world({.seed = seed});
@@ -48,8 +42,8 @@ TEST(SimulationTest, KeepsItsInvariantsWhateverTheSeed) {
 }
 
 TEST(SimulationTest, KeepsItsInvariantsWithALevelTwoOfTwoParts) {
-  const uint64_t seeds = FromEnvironment("HPS_SIMULATION_SEEDS", kSeeds);
-  const uint64_t first = FromEnvironment("HPS_SIMULATION_FIRST_SEED", 1);
+  const uint64_t seeds = SeedCount();
+  const uint64_t first = TestSeed(1);
   for (uint64_t seed = first; seed < first + seeds; ++seed) {
     const std::optional<std::string> violation =
         SimulatedWorld({.seed = seed, .layered = true}).Run();
@@ -77,7 +71,8 @@ struct PlantedDefect {
 class PlantedDefectTest : public testing::TestWithParam<PlantedDefect> {};
 
 TEST_P(PlantedDefectTest, IsFound) {
-  for (uint64_t seed = 1; seed <= kDefectSeeds; ++seed) {
+  const uint64_t seeds = DefectSeedCount();
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
     const auto violation =
         SimulatedWorld({.seed = seed, .defect = GetParam().defect, .layered = GetParam().layered})
             .Run();
@@ -86,9 +81,9 @@ TEST_P(PlantedDefectTest, IsFound) {
     RecordProperty("found_at_seed", static_cast<int>(seed));
     return;
   }
-  if (kDefectSeeds < kSeeds)
-    GTEST_SKIP() << "not in the first " << kDefectSeeds << " seeds; without sanitizers, all count";
-  FAIL() << "not found in " << kDefectSeeds << " seeds";
+  if (HPS_SIMULATION_DEFECT_SEED_COUNT < HPS_SIMULATION_SEED_COUNT)
+    GTEST_SKIP() << "not in the first " << seeds << " seeds; without sanitizers, it must be";
+  FAIL() << "not found in " << seeds << " seeds";
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -4,6 +4,7 @@
 
 #include "base/executor.h"
 #include "server/grpc/test_grpc_world.h"
+#include "testing/await.h"
 
 namespace hps::server {
 namespace {
@@ -34,7 +35,7 @@ TEST_F(GrpcDrainTest, EndsOnlyWhenTheLookupsOfItsCallsHaveEnded) {
   });
   EXPECT_FALSE(gone.WaitUntil(DeadlineAfter(RealClock(), std::chrono::milliseconds(200))));
   gate_->Open();
-  EXPECT_TRUE(gone.WaitUntil(DeadlineAfter(RealClock(), std::chrono::seconds(30))));
+  EXPECT_TRUE(AwaitLatch(gone));
   ending.join();
   EXPECT_EQ(world_.core().Snapshot().keys_in_flight, 0U);
 }

@@ -18,6 +18,7 @@
 #include "server/grpc_codec/wire_format.h"
 #include "server/net/connection_server.h"
 #include "server/net/test_overload_calls.h"
+#include "testing/await.h"
 
 namespace hps::server {
 namespace {
@@ -210,7 +211,7 @@ class GrpcNoTurnsTest : public GrpcOverloadTest {
     gate_.on_prepare = [this](const InferenceCall&) {
       if (has_first_.exchange(true)) return absl::OkStatus();
       begun_.CountDown();
-      EXPECT_TRUE(held_.WaitUntil(DeadlineAfter(RealClock(), std::chrono::minutes(1))));
+      EXPECT_TRUE(AwaitLatch(held_));
       return absl::OkStatus();
     };
     gate_.time_for = [](Duration timeout) {
@@ -238,7 +239,7 @@ class GrpcNoTurnsTest : public GrpcOverloadTest {
                Http2Frame{NGHTTP2_DATA, kEndStream, id, Framed(patient)}.bytes();
     }
     ASSERT_TRUE(holder_->Send(calls));
-    EXPECT_TRUE(begun_.WaitUntil(DeadlineAfter(RealClock(), std::chrono::minutes(1))));
+    EXPECT_TRUE(AwaitLatch(begun_));
     // Waits until the second call holds the other turn, so that no other client can get it.
     const auto& server = dynamic_cast<const ConnectionServer&>(*server_);
     const TimePoint end = RealClock().Now() + std::chrono::minutes(1);

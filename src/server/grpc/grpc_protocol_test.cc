@@ -17,6 +17,7 @@
 #include "server/grpc/test_http2_client.h"
 #include "server/grpc_codec/test_infer_messages.h"
 #include "server/grpc_codec/wire_format.h"
+#include "testing/trials.h"
 
 namespace hps::server {
 namespace {
@@ -560,9 +561,7 @@ TEST_F(GrpcProtocolTest, AStreamWhoseClientHasSaidAllEndsWellInADrain) {
 
 // Catches crashes, hangs and leaks: random bytes, as a fuzzer sends them.
 TEST_F(GrpcProtocolTest, MutantsOfAConversationHurtNobody) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
-  std::mt19937 random(seed);
+  std::mt19937 random(TestSeed());
   Start();
   std::string good =
       std::string(NGHTTP2_CLIENT_MAGIC) + Http2Frame{NGHTTP2_SETTINGS, 0, 0, ""}.bytes();

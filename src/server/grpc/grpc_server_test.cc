@@ -7,6 +7,7 @@
 
 #include "server/grpc/control_methods.h"
 #include "server/grpc/test_grpc_world.h"
+#include "testing/trials.h"
 
 namespace hps::server {
 namespace {
@@ -487,13 +488,11 @@ TEST_F(GrpcServerTest, ManyClientsGetTheirOwnRows) {
 
 // Catches crashes, hangs, and codes of a server's failure for invalid requests.
 TEST_F(GrpcServerTest, MutantsOfARequestGetTheRightCode) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
-  std::mt19937 random(seed);
+  std::mt19937 random(TestSeed());
   std::string good;
   ASSERT_TRUE(Request({1, 2, 3}).SerializeToString(&good));
   std::map<int, int> codes;
-  for (int i = 0; i < 10'000; ++i) {
+  for (uint64_t i = 0; i < Trials(10'000); ++i) {
     std::string mutant = good;
     for (size_t k = 1 + random() % 3; k > 0 && !mutant.empty(); --k) {
       const size_t at = random() % mutant.size();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "testing/trials.h"
 
 namespace hps::server {
 namespace {
@@ -33,9 +34,7 @@ class MessageReaderTest : public testing::Test {
 };
 
 TEST_F(MessageReaderTest, PutsMessagesTogetherHoweverTheyAreCut) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
-  std::mt19937 random(seed);
+  std::mt19937 random(TestSeed());
   std::vector<std::string> messages;
   std::string bytes;
   for (const size_t n : {0, 1, 4, 5, 31, 32, 33, 4090, 4096, 70'000, 300'000, 0, 0, 7}) {

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "base/bytes.h"
+#include "testing/trials.h"
 
 namespace hps::server {
 namespace {
@@ -23,9 +24,7 @@ std::string Drain(int fd) {
 }
 
 TEST(OutputQueueTest, SendsCopiesAndViewsInTheirOrderHoweverOftenItIsBlocked) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
-  std::mt19937 random(seed);
+  std::mt19937 random(TestSeed());
   std::array<int, 2> ends{};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()), 0);
   Transport transport;

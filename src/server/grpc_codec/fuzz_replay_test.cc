@@ -9,11 +9,12 @@
 #include "server/grpc_codec/fuzz_target.h"
 #include "server/grpc_codec/test_infer_messages.h"
 #include "testing/fuzz_replay.h"
+#include "testing/trials.h"
 
 namespace hps::server {
 namespace {
 
-constexpr int kMutants = 50'000;
+const uint64_t kMutants = Trials(50'000);
 
 bool Feed(const std::string& message) { return FuzzGrpcInfer(AsBytes(message)); }
 
@@ -60,15 +61,12 @@ TEST(GrpcInferFuzzTest, GoodAndBadMessages) {
 }
 
 TEST(GrpcInferFuzzTest, Mutants) {
-  const uint64_t seed = std::random_device{}();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
-  RecordProperty("seed", std::to_string(seed));
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(TestSeed());
   const std::vector<std::string> seeds = GoodMessages();
   std::vector<std::string> pieces = BadMessages();
   pieces.insert(pieces.end(), seeds.begin(), seeds.end());
-  int accepted = 0;
-  for (int i = 0; i < kMutants; ++i) {
+  uint64_t accepted = 0;
+  for (uint64_t i = 0; i < kMutants; ++i) {
     accepted += Feed(Mutated(seeds[random() % seeds.size()], pieces, random));
   }
   // Both ways through the codec were taken.

@@ -19,6 +19,7 @@
 #include "server/net/test_certificates.h"
 #include "server/net/tls.h"
 #include "server/net/transport.h"
+#include "testing/await.h"
 
 namespace hps::server {
 namespace {
@@ -92,9 +93,7 @@ TEST_F(CredentialsTest, LoadsBeyondThoseThatWaitAreRefusedAndCounted) {
   config_.token_file = Write("token", "s3cret\n");
   config_.repository_control = true;
   Latch end(1);
-  repository_.on_load = [&end] {
-    EXPECT_TRUE(end.WaitUntil(DeadlineAfter(RealClock(), std::chrono::minutes(1))));
-  };
+  repository_.on_load = [&end] { EXPECT_TRUE(AwaitLatch(end)); };
   const std::string load =
       Post("/v2/repository/models/emb/load", "{}", "Authorization: Bearer s3cret\r\n");
   constexpr size_t kLoads = 100;  // one runs, 64 wait

@@ -10,6 +10,7 @@
 #include "server/http/compression.h"
 #include "server/http/test_http_world.h"
 #include "server/net/connection_server.h"
+#include "testing/await.h"
 
 namespace hps::server {
 namespace {
@@ -35,7 +36,7 @@ TEST_F(MemoryTest, AnAnswerThatIsNotReadHoldsNothingOfItsRequest) {
   };
   auto refused = Connect();
   refused->Send(BinaryInfer(keys));
-  ASSERT_TRUE(prepared.WaitUntil(DeadlineAfter(RealClock(), std::chrono::seconds(30))));
+  ASSERT_TRUE(AwaitLatch(prepared));
   await_lent(0);
   EXPECT_EQ(refused->Read().code, 400);
 
@@ -48,7 +49,7 @@ TEST_F(MemoryTest, AnAnswerThatIsNotReadHoldsNothingOfItsRequest) {
   };
   auto served = Connect();
   served->Send(BinaryInfer({7}));
-  ASSERT_TRUE(answered.WaitUntil(DeadlineAfter(RealClock(), std::chrono::seconds(30))));
+  ASSERT_TRUE(AwaitLatch(answered));
   await_lent(BufferPool::LentFor(kUnreadBytes));
   EXPECT_EQ(served->Read().code, 200);
 }

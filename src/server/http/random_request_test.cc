@@ -6,11 +6,12 @@
 
 #include "server/http/http_server.h"
 #include "server/http/test_http_world.h"
+#include "testing/trials.h"
 
 namespace hps::server {
 namespace {
 
-constexpr int kCalls = 50'000;
+const uint64_t kCalls = Trials(50'000);
 
 struct RandomCall {
   std::string bytes;
@@ -81,12 +82,10 @@ class RandomRequestTest : public HttpWorld {
 };
 
 TEST_F(RandomRequestTest, GetTheirCodes) {
-  const uint64_t seed = std::random_device()();
-  SCOPED_TRACE(absl::StrCat("seed ", seed));
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(TestSeed());
   std::vector<std::unique_ptr<HttpClient>> clients;
   for (int i = 0; i < 4; ++i) clients.push_back(Connect());
-  for (int done = 0; done < kCalls;) {
+  for (uint64_t done = 0; done < kCalls;) {
     // Some at a time on one connection: they are answered in order.
     HttpClient& client = *clients[random() % clients.size()];
     std::vector<RandomCall> calls(1 + random() % 20);

@@ -12,6 +12,7 @@
 
 #include "server/net/listener.h"
 #include "server/net/test_echo_server.h"
+#include "testing/await.h"
 
 namespace hps::server {
 namespace {
@@ -41,7 +42,7 @@ class EventLoopTest : public testing::Test, private EventLoop::Handler {
   void RunOnOwnThread(std::function<void()> act) {
     act_ = std::move(act);
     ASSERT_TRUE(loop_->Watch(descriptor_, &descriptor_).ok());
-    EXPECT_TRUE(handled_.WaitUntil(InAMinute()));
+    EXPECT_TRUE(AwaitLatch(handled_));
   }
   // Whether it was done, by whichever thread.
   bool LeaveAndAwait(const std::function<void()>& wake) {
@@ -131,7 +132,7 @@ TEST(LeftWorkTest, OfAServersThreadIsDoneWhileItIsBusy) {
   const auto leave_and_await = [&] {
     server.Leave(left.waiting, Backlog::Kind::kLater, RealClock().Now());
     server.CallHelp();
-    ASSERT_TRUE(done.WaitUntil(InAMinute()));
+    ASSERT_TRUE(AwaitLatch(done));
     done.Reset(1);
   };
   LeftEntry busy([&] {
@@ -140,7 +141,7 @@ TEST(LeftWorkTest, OfAServersThreadIsDoneWhileItIsBusy) {
   });
   ASSERT_TRUE(server.Listen("127.0.0.1:0").ok());
   server.Leave(busy.waiting, Backlog::Kind::kInProgress, RealClock().Now());
-  EXPECT_TRUE(ended.WaitUntil(InAMinute()));
+  EXPECT_TRUE(AwaitLatch(ended));
 }
 
 }  // namespace
