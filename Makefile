@@ -1,7 +1,7 @@
 # Every target does the set-up that it needs; `make help` lists them.
 .DEFAULT_GOAL := help
 .PHONY: help build demo demo-updates demo-redis demo-ctr demo-triton demo-train demo-online \
-        train-package triton-backend bench-triton gpu gpu-tests test test-long test-gpu fuzz check \
+        train-package triton-backend bench-triton gpu gpu-tests test test-all test-gpu fuzz check \
         check-all bench format install wheel wheel-gpu clean setup-build setup-updates \
         setup-redis setup-test setup-fuzz setup-check setup-gpu setup-train setup-ctr setup-triton \
         setup-wheel
@@ -84,12 +84,12 @@ gpu-tests: setup-gpu  ## as gpu, with the tests, for this machine or for tools/g
 	@PATH=$(HPS_CUDA_VENV)/bin:$$PATH cmake --preset cuda -DHPS_BUILD_TESTS=ON >/dev/null
 	@$(HPS_CUDA_VENV)/bin/ninja -C build/cuda
 
-test: setup-test  ## build, also with sanitizers, and run every test; ends with "N passed, N failed"
+test: setup-test  ## build and run the tests, some also under sanitizers: "N passed, N failed"
 	@tools/run_tests.py
 
-test-long: setup-test build  ## fault tests of updates: 200 kills, 40 bounces, 10^7 messages
-	@HPS_KAFKA_BOUNCES=40 HPS_UPDATE_BOUNCES=40 HPS_UPDATE_KILLS=200 HPS_UPDATE_MESSAGES=10000000 \
-	  tools/run_tests.py --presets cpu --no-build --only update --timeout 14400
+# HPS_TEST_TRIALS_PERCENT=5000 makes fifty times as many trials, as for a release.
+test-all: setup-test  ## as test, everything under each sanitizer, with all trials (ONLY=l2: a part)
+	@tools/run_tests.py --all --only "$(ONLY)" --timeout 14400
 
 test-gpu: gpu-tests  ## what needs a GPU: tests, benchmarks of level 1; JSON into build/gpu_check
 	@tools/gpu_check.sh build/cuda build/gpu_check

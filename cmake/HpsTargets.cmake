@@ -44,7 +44,7 @@ if(HPS_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   list(APPEND HPS_WARNINGS -Wno-maybe-uninitialized -Wno-uninitialized)
 endif()
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
-if(HPS_UNITY AND NOT HPS_CUDA)  # kernels share names
+if(HPS_UNITY)
   set(CMAKE_UNITY_BUILD ON)
   # A name in one source may hide a name in another source of the same unit.
   list(APPEND HPS_WARNINGS -Wno-shadow)
@@ -71,7 +71,10 @@ endif()
 # Says which sources of the target are compiled as one file.
 function(hps_set_units target)
   cmake_parse_arguments(ARG "" "" "SOURCES;UNITS;ALONE" ${ARGN})
-  set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  # Kernels share names: each .cu file is compiled alone.
+  set(cuda_sources ${ARG_SOURCES})
+  list(FILTER cuda_sources INCLUDE REGEX "\\.cu$")
+  set_source_files_properties(${ARG_ALONE} ${cuda_sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   if(NOT ARG_UNITS)
     return()
   endif()

@@ -1,7 +1,11 @@
 #!/usr/bin/env python3
 """Builds the presets, runs every test program, counts the test cases.
 
-    tools/run_tests.py                     everything, as `make test`
+    tools/run_tests.py                     as `make test`: the preset cpu, and what tests/suites.toml
+                                           lists for the sanitizers
+    tools/run_tests.py --all               as `make test-all`: every program in each preset, all
+                                           trials, and what depends on the processor by each of its
+                                           instruction sets
     tools/run_tests.py --presets cpu       one preset (and the Python tests, which use its build)
     tools/run_tests.py --presets cuda      the build of `make gpu`, also where there is no GPU
     tools/run_tests.py --only l2 --no-build   programs whose name contains "l2", as they are built
@@ -12,8 +16,9 @@ built. The next preset is built meanwhile, with a lower priority: the programs k
 that they need, and the compiler has those of programs that wait.
 
 A skipped case counts as skipped; a crash, a time-out, a sanitizer's report or a program without a
-single test counts as failed. The last line is "N passed, N failed" and, when there are any,
-", N skipped"; the exit status is 1 if any failed.
+single test counts as failed. A case of the preset cpu that was only late is tried again at the end
+(tools/unstable.py). The last line is "N passed, N failed" and, when there are any, ", N skipped";
+the exit status is 1 if any failed.
 """
 
 import argparse
@@ -34,37 +39,17 @@ import threading
 import time
 import tomllib
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-SANITIZED = ["asan-ubsan", "tsan"]
+import test_programs
+import unstable
+from test_programs import PACKAGE_VENV, ROOT, SANITIZED, Program
+from unstable import UnstableCase
+
 PRESETS = ["cpu", *SANITIZED]
-PACKAGE_VENV = ROOT / ".venv-python"  # of the tests of the Python package
 SECONDS_FILE = ROOT / "build" / "test_seconds.json"
+UNSTABLE_FILE = ROOT / "build" / "unstable.json"
 OUTPUT_LINES_MAX = 200  # of a failed program
 REPEATED_LINES_MAX = 40  # the same at the end of the run, where one looks first
 FAILURE_LINE = re.compile(r"Sanitizer: |: runtime error: |: Failure$|^(ERROR|FAIL|FAILED): ")
-
-# Memory that can't be had is a null pointer, as it is without a sanitizer: tests provoke it.
-ENVIRONMENT = {
-    "asan-ubsan": {
-        "ASAN_OPTIONS": "allocator_may_return_null=1:detect_stack_use_after_return=1:"
-                        "strict_string_checks=1",
-        "UBSAN_OPTIONS": "print_stacktrace=1",
-    },
-    "tsan": {
-        "TSAN_OPTIONS": "allocator_may_return_null=1:second_deadlock_stack=1:history_size=7:"
-                        "suppressions=" + str(ROOT / "tools" / "tsan_suppressions.txt"),
-    },
-}
-
-
-@dataclasses.dataclass
-class Program:
-    name: str  # as shown: "cpu base_test"
-    command: list[str]
-    timeout_s: float
-    environment: dict[str, str]
-    is_gtest: bool
-
 
 @dataclasses.dataclass
 class Result:
@@ -75,6 +60,8 @@ class Result:
     seconds: float = 0.0
     reason: str = ""  # why it counts as failed beyond its cases
     output: str = ""
+    failures: dict[str, list[str]] = dataclasses.field(default_factory=dict)  # of each failed case
+    ended_by_itself: bool = False  # it ran to its end and says itself that it failed
 
     def summary(self) -> str:
         parts = [f"{self.passed} passed"]
@@ -111,14 +98,27 @@ def count_gtest_output(output: str) -> tuple[int, int, int]:
     return passed, failed, skipped
 
 
-def read_counts(program: Program, report: pathlib.Path, output: str) -> tuple[int, int, int]:
+def gtest_failures(report: dict) -> dict[str, list[str]]:
+    return {f"{suite['name']}.{case['name']}": [one["failure"] for one in case["failures"]]
+            for suite in report.get("testsuites", []) for case in suite.get("testsuite", [])
+            if case.get("failures")}
+
+
+def read_report(program: Program, file: pathlib.Path, result: Result) -> None:
+    """Counts the cases; without a report those of GoogleTest's output."""
+    counts = (0, 0, 0)
     try:
-        counts = json.loads(report.read_text())
+        report = json.loads(file.read_text())
     except (OSError, ValueError):
-        return count_gtest_output(output) if program.is_gtest else (0, 0, 0)
-    if program.is_gtest:
-        return count_gtest_report(counts)
-    return counts["passed"], counts["failed"], counts["skipped"]
+        if program.is_gtest:
+            counts = count_gtest_output(result.output)
+    else:
+        if program.is_gtest:
+            counts, result.failures = count_gtest_report(report), gtest_failures(report)
+        else:
+            counts = report["passed"], report["failed"], report["skipped"]
+            result.failures = report["failures"]
+    result.passed, result.failed, result.skipped = counts
 
 
 def execute(program: Program, scratch: pathlib.Path,
@@ -146,13 +146,14 @@ def run_program(program: Program) -> Result:
     start = time.monotonic()
     try:
         status, result.output = execute(program, scratch, report)
-        result.passed, result.failed, result.skipped = read_counts(program, report, result.output)
+        read_report(program, report, result)
     except OSError as error:
         status = 127
         result.output = str(error)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     result.seconds = time.monotonic() - start
+    result.ended_by_itself = status == 1
     if status is None:
         result.fail(f"timed out after {program.timeout_s:.0f} s")
     elif status < 0:
@@ -252,86 +253,29 @@ class Runner:
                 show(result, len(self._results), self._added)
 
 
-def build(preset: str, targets: list[str], beside_tests: bool) -> Result:
-    """Builds beside tests with a low priority, and shows the compiler's output if it failed."""
+def run_quietly(command: list[str], beside_tests: bool, result: Result) -> bool:
+    """Beside tests with a low priority. The compiler's output is shown if it failed."""
+    is_quiet = beside_tests or command[0] == "cmake"
+    polite = ["nice", "-n", "15"] if beside_tests else []
+    done = subprocess.run([*polite, *command], cwd=ROOT, check=False, text=True, errors="replace",
+                          stdout=subprocess.PIPE if is_quiet else None)
+    if done.returncode != 0:
+        result.fail(f"`{' '.join(command)}` failed")
+        result.output = done.stdout or ""
+        show_output(result, OUTPUT_LINES_MAX)
+    return done.returncode == 0
+
+
+def build(preset: str, suites: dict, arguments: argparse.Namespace, beside_tests: bool) -> Result:
     result = Result(f"{preset} build")
     start = time.monotonic()
-    print(f"== building {preset}: {', '.join(targets) or 'everything'}", flush=True)
-    polite = ["nice", "-n", "15"] if beside_tests else []
-    for command in (["cmake", "--preset", preset], ["ninja", "-C", f"build/{preset}", *targets]):
-        is_quiet = beside_tests or command[0] == "cmake"
-        done = subprocess.run([*polite, *command], cwd=ROOT, check=False, text=True,
-                              errors="replace", stdout=subprocess.PIPE if is_quiet else None)
-        if done.returncode != 0:
-            result.fail(f"`{' '.join(command)}` failed")
-            result.output = done.stdout or ""
-            show_output(result, OUTPUT_LINES_MAX)
-            break
+    if run_quietly(["cmake", "--preset", preset], beside_tests, result):
+        targets = targets_of(preset, suites, arguments)
+        print(f"== building {preset}: {', '.join(targets) or 'everything'}", flush=True)
+        run_quietly(["ninja", "-C", f"build/{preset}", *targets], beside_tests, result)
     result.seconds = time.monotonic() - start
     print(f"== {preset}: {result.reason or 'built'} ({result.seconds:.0f} s)", flush=True)
     return result
-
-
-def built_tests(preset: str) -> list[str]:
-    """Names of the test programs that the build of `preset` defines."""
-    listed = subprocess.run(["ninja", "-C", f"build/{preset}", "-t", "targets", "all"], cwd=ROOT,
-                            check=False, capture_output=True, text=True).stdout
-    return sorted(re.findall(r"^tests/(\w+_test): ", listed, re.MULTILINE))
-
-
-def without_address_randomization() -> list[str]:
-    """g++ 12's ThreadSanitizer refuses kernels that randomize more address bits than it knows."""
-    command = ["setarch", "-R"]
-    try:
-        works = subprocess.run([*command, "true"], check=False, capture_output=True).returncode == 0
-    except OSError:
-        works = False
-    return command if works else []
-
-
-def gtest_programs(preset: str, suites: dict) -> list[Program]:
-    names = built_tests(preset)
-    if preset in SANITIZED:
-        names = [name for name in names if name in suites[preset]]
-    prefix = without_address_randomization() if preset == "tsan" else []
-    left_out = suites["without_tsan"] if preset == "tsan" else {}
-    timeouts = suites["timeout_s_of"]
-
-    def command(name: str) -> list[str]:
-        filters = [f"--gtest_filter=-{left_out[name]}"] if name in left_out else []
-        return [*prefix, str(ROOT / "build" / preset / "tests" / name), *filters]
-
-    return [Program(f"{preset} {name}", command(name), timeouts.get(name, suites["timeout_s"]),
-                    ENVIRONMENT.get(preset, {}), True) for name in names]
-
-
-def python_programs(preset: str, suites: dict) -> list[Program]:
-    """Those of the command; with `cpu` also those that look at no build, or at that one alone."""
-    files = sorted((ROOT / "tests").rglob("*_test.py"))
-    if preset == "cpu":
-        files += sorted((ROOT / "tools" / "tests").glob("*_test.py"))
-    else:
-        files = [file for file in files if file.parent.name == "cli"]
-    prefix = "" if preset == "cpu" else f"{preset} "
-    environment = {"HPS_COMMAND": str(ROOT / "build" / preset / "bin" / "hps")}
-    def command(file: pathlib.Path) -> list[str]:
-        venv = PACKAGE_VENV if file.parent.name == "python" else ROOT / ".venv"
-        python = venv / "bin" / "python"
-        return [str(python) if python.exists() else sys.executable,
-                str(ROOT / "tools" / "python_suite.py"), str(file)]
-
-    return [Program(prefix + str(file.relative_to(ROOT)), command(file),
-                    suites["timeout_s_of"].get(file.name, suites["timeout_s"]), environment, False)
-            for file in files]
-
-
-def undecided(suites: dict, tests: list[str]) -> list[str]:
-    """What suites.toml gets wrong about the programs that there are."""
-    named = {name: kind for kind in (*SANITIZED, "not_sanitized") for name in suites[kind]}
-    problems = [f"{kind} names {name}, which is not a test program"
-                for name, kind in named.items() if name not in tests]
-    return problems + [f"{name} is under no sanitizer and not in not_sanitized"
-                       for name in tests if name not in named]
 
 
 def install_package() -> Result:
@@ -346,19 +290,47 @@ def install_package() -> Result:
 
 
 def check_suites(suites: dict) -> list[Result]:
-    problems = undecided(suites, built_tests("cpu"))
-    results = []
-    for problem in problems:
-        results.append(Result("tests/suites.toml"))
-        results[-1].fail(problem)
-        show(results[-1], len(results), len(problems))
+    results = [Result("tests/suites.toml") for _ in test_programs.problems(suites)]
+    for result, problem in zip(results, test_programs.problems(suites)):
+        result.fail(problem)
+        show(result, len(results), len(results))
     return results
+
+
+def try_again(results: list[Result], programs: list[Program], suites: dict) -> list[UnstableCase]:
+    """Runs cases that were late again; those that pass now count as passed. Returns them."""
+    by_name = {program.name: program for program in programs}
+    cases = []
+    for result in results:
+        if not result.ended_by_itself or result.name not in by_name:
+            continue
+        program = by_name[result.name]
+        seed = unstable.seed_of(result.output)
+        for case in unstable.late_cases(result.name, result.reason, result.failures,
+                                        suites["never_again"]):
+            print(f"== {result.name} {case} was late: running it alone, up to "
+                  f"{unstable.TRIES} times", flush=True)
+            alone = program.alone(case, seed)
+            if not all(passes(alone) for _ in range(unstable.TRIES)):
+                continue
+            result.passed, result.failed = result.passed + 1, result.failed - 1
+            cause = suites["unstable"].get(f"{test_programs.short_name(result.name)} {case}", "")
+            cases.append(UnstableCase(result.name, case, cause, result.output))
+    return cases
+
+
+def passes(program: Program) -> bool:
+    result = run_program(program)
+    print(f"   {result.seconds:.1f} s, {result.summary()}", flush=True)
+    return result.passed == 1 and not result.failed
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--presets", default=",".join(PRESETS), help="comma-separated")
+    parser.add_argument("--all", action="store_true",
+                        help="every program in every preset, all trials")
     parser.add_argument("--only", default="", help="run programs whose name contains this")
     parser.add_argument("--no-build", action="store_true")
     parser.add_argument("--timeout", type=float, metavar="SECONDS",
@@ -366,37 +338,67 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def build_and_run(presets: list[str], suites: dict, arguments: argparse.Namespace) -> list[Result]:
-    """Builds one preset after the other; the programs of each run from then on."""
-    results = []
+def targets_of(preset: str, suites: dict, arguments: argparse.Namespace) -> list[str]:
+    """What to build, empty: everything. Python tests need programs that they do not name."""
+    names = test_programs.gtest_names(preset, suites, arguments.all)
+    if preset not in SANITIZED and not arguments.only:
+        return []
+    python = test_programs.python_programs(preset, suites, arguments.all)
+    if preset not in SANITIZED and any(arguments.only in program.name for program in python):
+        return []
+    return [name for name in names if arguments.only in f"{preset} {name}"]
 
-    def chosen(programs: list[Program]) -> list[Program]:
-        programs = [program for program in programs if arguments.only in program.name]
-        for program in programs:
+
+def build_and_run(presets: list[str], suites: dict,
+                  arguments: argparse.Namespace) -> tuple[list[Result], list[Program]]:
+    """Builds one preset after the other; the programs of each run from then on."""
+    results, programs = [], []
+
+    def add(runner: Runner, found: list[Program]) -> None:
+        found = [program for program in found if arguments.only in program.name]
+        for program in found:
             program.timeout_s = arguments.timeout or program.timeout_s
-        return programs
+        programs.extend(found)
+        runner.add(found)
 
     with Runner(suites["first"]) as runner:
         for preset in presets:
             if not arguments.no_build:
-                targets = suites[preset] if preset in SANITIZED else []
-                results.append(build(preset, targets, beside_tests=preset != presets[0]))
-            runner.add(chosen(gtest_programs(preset, suites)))
+                results.append(build(preset, suites, arguments, preset != presets[0]))
+            add(runner, test_programs.gtest_programs(preset, suites, arguments.all))
+            python = []
+            if preset not in SANITIZED:
+                python = test_programs.python_programs(preset, suites, arguments.all)
             if preset == "cpu":
                 results += check_suites(suites)
-                if not arguments.no_build and not results[0].failed:
+                if not arguments.no_build and not results[0].failed and any(
+                        arguments.only in program.name for program in python):
                     results.append(install_package())
-            if preset not in SANITIZED:
-                runner.add(chosen(python_programs(preset, suites)))
-        return results + runner.finish()
+            add(runner, python)
+        return results + runner.finish(), programs
+
+
+def show_unstable(cases: list[UnstableCase]) -> None:
+    for case in cases:
+        print(f"UNSTABLE {case.title()}: late, then passed {unstable.TRIES} times alone")
+        show_output(Result(case.program, output=case.output), REPEATED_LINES_MAX)
 
 
 def main() -> int:
     arguments = parse_arguments()
     suites = tomllib.loads((ROOT / "tests" / "suites.toml").read_text())
     os.environ.setdefault("NINJA_STATUS", "[%f/%t %es] ")
-    print(f"== running test programs, {lanes()} at a time", flush=True)
-    results = build_and_run(arguments.presets.split(","), suites, arguments)
+    if arguments.all:
+        os.environ.setdefault("HPS_TEST_TRIALS_PERCENT", "100")
+    print(f"== {test_programs.processor()}\n== running test programs, {lanes()} at a time",
+          flush=True)
+    results, programs = build_and_run(arguments.presets.split(","), suites, arguments)
+    cases = try_again(results, programs, suites)
+    unstable.write(cases, UNSTABLE_FILE)
+    if why := unstable.excess(cases):
+        results.append(Result("unstable cases"))
+        results[-1].fail(why)
+    show_unstable(cases)
     for result in results:
         if result.failed:
             print(f"FAILED {result.name}: {result.summary()}")

@@ -124,6 +124,15 @@ def check_answers(addresses: dict, table: Table, checks: Checks) -> None:
                          np.abs(got - expected_scores(rows)).max() <= ERROR_MAX)
 
 
+def try_to_measure(analyzer: triton_peer.Analyzer, *arguments) -> dict | None:
+    """A demo shows that answers are right; on a busy machine it may go without a figure."""
+    try:
+        return analyzer.measure(*arguments)
+    except triton_peer.NoFigure as error:
+        print(f"  no figure: {str(error).strip().splitlines()[-1]}", flush=True)
+        return None
+
+
 def compare_speed(work: pathlib.Path, ours: dict, ideal: dict, table: Table) -> None:
     analyzer = triton_peer.Analyzer(VENV, work, table.keys.tolist(), SECONDS)
     servers = {"hps, lookup": (ours, MODEL), "ideal, lookup": (ideal, MODEL),
@@ -133,12 +142,16 @@ def compare_speed(work: pathlib.Path, ours: dict, ideal: dict, table: Table) -> 
             best: dict[str, dict] = {}
             for _ in range(ROUNDS):
                 for name, (addresses, model) in servers.items():
-                    got = analyzer.measure(protocol, addresses[protocol], concurrency, model)
-                    if name not in best or got["per_second"] > best[name]["per_second"]:
+                    got = try_to_measure(analyzer, protocol, addresses[protocol], concurrency,
+                                         model)
+                    if got and (name not in best
+                                or got["per_second"] > best[name]["per_second"]):
                         best[name] = got
             for name, got in best.items():
                 print(f"  {protocol}, {concurrency} at a time, {name:23} "
                       f"{got['per_second']:9.0f} requests/s  p50 {got['p50']:7.0f} us", flush=True)
+            if not {"hps, lookup", "ideal, lookup"} <= best.keys():
+                continue
             ratio = best["hps, lookup"]["per_second"] / best["ideal, lookup"]["per_second"]
             print(f"    hps / ideal: {ratio:.2f} of its requests/s (target: 0.95)", flush=True)
 

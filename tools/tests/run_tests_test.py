@@ -10,6 +10,7 @@ from unittest import mock
 from planted import PlantedTest
 
 import run_tests
+import test_programs
 
 # A stand-in for a gtest program: writes `report` where --gtest_output says, then ends.
 STAND_IN = """
@@ -30,7 +31,7 @@ class RunTestsTest(PlantedTest):
         return run_tests.run_program(run_tests.Program("stand-in", command, timeout_s, {}, True))
 
     def write_report(self, *cases) -> str:
-        report = {"testsuites": [{"testsuite": list(cases)}]}
+        report = {"testsuites": [{"name": "A", "testsuite": list(cases)}]}
         return f"open(report, 'w').write({json.dumps(json.dumps(report))})\n"
 
     def counts(self, result):
@@ -131,12 +132,30 @@ class RunTestsTest(PlantedTest):
             "python", [sys.executable, str(suite), str(root / "a_test.py")], 30, {}, False)
         self.assertEqual(self.counts(run_tests.run_program(program)), (1, 1, 1))
 
-    def test_a_program_nobody_decided_about_is_found(self):
-        suites = {"asan-ubsan": ["a_test"], "tsan": [], "not_sanitized": {"b_test": "why"}}
-        self.assertEqual(run_tests.undecided(suites, ["a_test", "b_test"]), [])
-        self.assertEqual(run_tests.undecided(suites, ["a_test", "b_test", "c_test"]),
-                         ["c_test is under no sanitizer and not in not_sanitized"])
-        self.assertEqual(len(run_tests.undecided(suites, [])), 2)
+    SUITES = {"sanitized": {"asan-ubsan": ["a_test"], "tsan": ["a_test"]},
+              "not_sanitized": {"b_test": "why"}, "not_tsan": {"programs": ["c_test"]},
+              "without_tsan": {}}
+
+    def test_names_without_a_program_are_found(self):
+        self.assertEqual(test_programs.undecided(self.SUITES, ["a_test", "b_test", "c_test"]), [])
+        self.assertEqual(test_programs.undecided(self.SUITES, ["a_test", "b_test"]),
+                         ["not_tsan names c_test, which is not a test program"])
+
+    def test_a_program_that_is_listed_and_left_out_is_found(self):
+        suites = self.SUITES | {"not_tsan": {"programs": ["a_test"]}}
+        self.assertEqual(test_programs.undecided(suites, ["a_test", "b_test"]),
+                         ["a_test runs under tsan and is left out of it"])
+
+    def test_a_sanitizer_runs_its_list_or_all_that_can_run_under_it(self):
+        tests = ["a_test", "b_test", "c_test", "d_test"]
+        with mock.patch.object(test_programs, "built_tests", lambda preset: tests):
+            def names(preset, everything):
+                return test_programs.gtest_names(preset, self.SUITES, everything)
+
+            self.assertEqual(names("cpu", False), tests)
+            self.assertEqual(names("tsan", False), ["a_test"])
+            self.assertEqual(names("asan-ubsan", True), ["a_test", "c_test", "d_test"])
+            self.assertEqual(names("tsan", True), ["a_test", "d_test"])
 
 
 if __name__ == "__main__":

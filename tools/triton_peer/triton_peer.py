@@ -174,6 +174,10 @@ def hps(program: str, directory: pathlib.Path):
         yield addresses, keys
 
 
+class NoFigure(RuntimeError):
+    """perf_analyzer has measured nothing: on a busy machine no request may end in a window."""
+
+
 class Analyzer:
     """perf_analyzer with the same requests for every server."""
 
@@ -191,7 +195,8 @@ class Analyzer:
 
     def measure(self, protocol: str, address: str, concurrency: int,
                 model: str = "m") -> dict[str, float]:
-        """The mean of three windows, stable or not: a shared machine never is for long."""
+        """The mean of three windows, stable or not: a shared machine never is for long. Raises
+        NoFigure."""
         report = self.directory / "report.csv"
         done = subprocess.run(
             [str(self.program), "-m", model, "-u", address, "-i", protocol, "--concurrency-range",
@@ -200,7 +205,7 @@ class Analyzer:
              "-f", str(report)],
             capture_output=True, text=True, timeout=120, check=False, env=self.environment)
         if done.returncode != 0:
-            raise SystemExit(f"triton_peer: perf_analyzer: {done.stdout}{done.stderr}")
+            raise NoFigure(f"perf_analyzer: {done.stdout}{done.stderr}")
         with report.open() as file:
             row = next(csv.DictReader(file))
         return {"per_second": float(row["Inferences/Second"]), "p50": float(row["p50 latency"]),
