@@ -33,7 +33,7 @@ def name_of(test: unittest.TestCase) -> str:
 
 
 class Result(unittest.TextTestResult):
-    """Keeps the exception of each failure: of a chain the last, which is the one that was raised."""
+    """Keeps the exception of each failure."""
 
     def __init__(self, *arguments, **keywords):
         super().__init__(*arguments, **keywords)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Builds the presets, runs every test program, counts the test cases.
 
-    tools/run_tests.py                     as `make test`: the preset cpu, and what tests/suites.toml
-                                           lists for the sanitizers
-    tools/run_tests.py --all               as `make test-all`: every program in each preset, all
-                                           trials, and what depends on the processor by each of its
-                                           instruction sets
-    tools/run_tests.py --presets cpu       one preset (and the Python tests, which use its build)
-    tools/run_tests.py --presets cuda      the build of `make gpu`, also where there is no GPU
+    tools/run_tests.py                   as `make test`: the preset cpu, and what tests/suites.toml
+                                         lists for the sanitizers
+    tools/run_tests.py --all             as `make test-all`: every program in each preset, all
+                                         trials, and what depends on the processor by each of its
+                                         instruction sets
+    tools/run_tests.py --presets cpu     one preset (and the Python tests, which use its build)
+    tools/run_tests.py --presets cuda    the build of `make gpu`, also where there is no GPU
     tools/run_tests.py --only l2 --no-build   programs whose name contains "l2", as they are built
 
 Programs run side by side, one more than there are cores, the longest of the last run first, each

@@ -55,6 +55,7 @@ ALLOWED = {
     ("parameters", "src/triton/triton_api.h"): "the functions of Triton's C API",
     ("names", "src/triton/backend.cc"): "the names by which Triton calls a backend",
     ("output", "src/base/macros.cc"): "says which check failed before it aborts",
+    ("output", "src/testing/trials.h"): "the seed of a test that failed",
     ("abort", "src/testing/faults/fault_points.cc"): "dying is what a fault point is for",
     ("abort", "src/base/macros.cc"): "a failed HPS_CHECK ends the process",
     ("macro", "src/base/macros.h"): "the project's macros",

@@ -159,8 +159,7 @@ void Stress(EvictionPolicy eviction, double room, double seconds) {
   shared.stop = true;
   for (std::thread& thread : threads) thread.join();
   const LevelStatistics statistics = shared.table->Statistics();
-  std::printf("seed %llu: %llu rows read, %llu insertions, %llu updates, %llu evictions\n",
-              static_cast<unsigned long long>(seed),
+  std::printf("%llu rows read, %llu insertions, %llu updates, %llu evictions\n",
               static_cast<unsigned long long>(shared.rows_read.load()),
               static_cast<unsigned long long>(statistics.insertions),
               static_cast<unsigned long long>(statistics.updates),

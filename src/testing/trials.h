@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <optional>
 #include <random>
 
@@ -34,7 +35,8 @@ inline uint64_t TestSeed(std::optional<uint64_t> fixed = std::nullopt) {
     const uint64_t chosen = given != nullptr ? std::strtoull(given, nullptr, 10)
                                              : fixed.value_or(std::random_device{}());
     // GoogleTest owns its listeners.
-    testing::UnitTest::GetInstance()->listeners().Append(new SeedPrinter(chosen));
+    testing::UnitTest::GetInstance()->listeners().Append(
+        std::make_unique<SeedPrinter>(chosen).release());
     return chosen;
   }();
   return seed;

@@ -48,7 +48,7 @@ class PlainTable {
   }
   void Erase(Key key) { rows_.erase(key); }
 
-  void ExpectEqual(EmbeddingShard& shard, uint64_t seed) const {
+  void ExpectEqual(EmbeddingShard& shard) const {
     const ShardRows rows = *shard.ReadRows(false);
     std::vector<Key> keys;
     std::vector<float> values;
@@ -57,8 +57,8 @@ class PlainTable {
       keys.push_back(key);
       values.insert(values.end(), row.values.begin(), row.values.end());
     }
-    ASSERT_EQ(rows.keys, keys) << seed;
-    ASSERT_EQ(rows.values, values) << seed;
+    ASSERT_EQ(rows.keys, keys);
+    ASSERT_EQ(rows.values, values);
   }
 
  private:
@@ -73,7 +73,8 @@ class PlainTable {
 };
 
 TEST(HostShard, BehavesAsAPlainMap) {
-  std::mt19937_64 random(TestSeed());
+  const uint64_t seed = TestSeed();
+  std::mt19937_64 random(seed);
   const ShardOptions options{.name = "m/t",
                              .dim = 5,
                              .initializer = {.low = -1, .high = 1, .seed = seed},
@@ -103,16 +104,16 @@ TEST(HostShard, BehavesAsAPlainMap) {
       plain.Erase(key);
     }
     if (s % 20 != 0) continue;
-    plain.ExpectEqual(*shard, seed);
+    plain.ExpectEqual(*shard);
     const ShardDelta delta = *shard->CollectDelta(DeltaReader::kPublication);
-    for (const Key key : delta.erased) ASSERT_EQ(published.erase(key), 1U) << seed;
+    for (const Key key : delta.erased) ASSERT_EQ(published.erase(key), 1U);
     for (size_t i = 0; i < delta.changed.keys.size(); ++i)
       published[delta.changed.keys[i]] = delta.changed.values[i * 5];
     shard->AcknowledgeDelta(DeltaReader::kPublication, delta.through);
     const ShardRows rows = *shard->ReadRows(false);
-    ASSERT_EQ(rows.keys.size(), published.size()) << seed;
+    ASSERT_EQ(rows.keys.size(), published.size());
     for (size_t i = 0; i < rows.keys.size(); ++i)
-      ASSERT_EQ(published.at(rows.keys[i]), rows.values[i * 5]) << seed;
+      ASSERT_EQ(published.at(rows.keys[i]), rows.values[i * 5]);
   }
 }
 

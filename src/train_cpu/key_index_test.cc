@@ -1,5 +1,4 @@
 #include "train_cpu/key_index.h"
-#include "testing/trials.h"
 
 #include <gtest/gtest.h>
 
@@ -7,6 +6,8 @@
 #include <limits>
 #include <map>
 #include <random>
+
+#include "testing/trials.h"
 
 namespace hps {
 namespace {
@@ -21,7 +22,7 @@ TEST(KeyIndex, BehavesAsAMap) {
     if (random() % 8 == 0) key = std::numeric_limits<Key>::min() + (key & 3);
     const uint64_t hash = KeyIndex::Hash(key);
     const auto found = map.find(key);
-    ASSERT_EQ(index.Find(key, hash), found == map.end() ? kNoRow : found->second) << seed;
+    ASSERT_EQ(index.Find(key, hash), found == map.end() ? kNoRow : found->second);
     if (found == map.end()) {
       const auto slot = static_cast<uint32_t>(random() % kNoRow);
       index.Reserve();
@@ -33,7 +34,7 @@ TEST(KeyIndex, BehavesAsAMap) {
     }
     ASSERT_EQ(index.size(), map.size());
   }
-  for (const auto& [key, slot] : map) ASSERT_EQ(index.Find(key, KeyIndex::Hash(key)), slot) << seed;
+  for (const auto& [key, slot] : map) ASSERT_EQ(index.Find(key, KeyIndex::Hash(key)), slot);
 }
 
 }  // namespace

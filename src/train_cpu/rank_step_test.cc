@@ -179,14 +179,14 @@ TEST(RankStep, RanksDoWhatOneProcessDoes) {
         Floats found;
         for (const auto& output : outputs)
           found.insert(found.end(), output[table].begin(), output[table].end());
-        ASSERT_EQ(found, expected) << "seed " << seed << " table " << table;
+        ASSERT_EQ(found, expected) << "table " << table;
       }
     }
     const ShardRows rows = *one->ReadRows(false);
     EXPECT_EQ(ranks.shard(count - 1, 1).ReadRows(false)->values, rows.values);
     std::map<Key, Floats> owned;
     for (uint32_t rank = 0; rank < count; ++rank) {
-      EXPECT_EQ(ranks.shard(rank, 2).ReadRows(false)->values, rows.values) << seed;
+      EXPECT_EQ(ranks.shard(rank, 2).ReadRows(false)->values, rows.values);
       const ShardRows part = *ranks.shard(rank, 0).ReadRows(false);
       for (size_t i = 0; i < part.keys.size(); ++i) {
         const Floats row(part.values.begin() + static_cast<ptrdiff_t>(i * kDim),
@@ -200,7 +200,7 @@ TEST(RankStep, RanksDoWhatOneProcessDoes) {
     }
     Floats all;
     for (const auto& [key, row] : owned) all.insert(all.end(), row.begin(), row.end());
-    EXPECT_EQ(all, rows.values) << seed;
+    EXPECT_EQ(all, rows.values);
   }
 }
 

@@ -23,7 +23,8 @@ runs = int(open(count_file).read()) if os.path.exists(count_file) else 0
 open(count_file, "w").write(str(runs + 1))
 open(count_file + ".seeds", "a").write(os.environ.get("HPS_TEST_SEED", "-") + " ")
 print("HPS_TEST_SEED=4711")
-LATE = "a_test.cc:5\\nValue of: AwaitLatch(x)\\n  Actual: false (missed wait: nothing came within 60 s)\\nExpected: true"
+LATE = ("a_test.cc:5\\nValue of: AwaitLatch(x)\\n"
+        "  Actual: false (missed wait: nothing came within 60 s)\\nExpected: true")
 WRONG = "a_test.cc:9\\nExpected equality of these values:\\n  row\\n    Which is: 1\\n  2"
 def end(failures, status=None):
     only = flags.get("gtest_filter")
