@@ -2,17 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <thread>
 #include <vector>
 
-#include "base/clock.h"
-#include "base/mutex.h"
+#include "testing/await.h"
 
 namespace hps {
 namespace {
-
-constexpr auto kWaitMax = std::chrono::seconds(30);
 
 // A batch and a number of keys, which are free, and a width of 3; fit where their product is at
 // most 1000.
@@ -68,37 +64,20 @@ TEST_F(FittingShapesTest, ManyShapesAreKeptInBoundedMemory) {
 
 // Catches: a run of known shapes that waits while other shapes are being measured.
 TEST(FittingShapesWaitTest, KnownShapesDoNotWaitForOthers) {
-  Mutex mutex;
-  CondVar changed;
-  bool is_measuring = false;
-  bool may_end = false;
+  Latch is_measuring(1);
+  Latch may_end(1);
   bool was_let_go = false;
-  const auto wait_for = [&](const bool& condition) {
-    const Deadline end = DeadlineAfter(RealClock(), kWaitMax);
-    while (!condition && changed.WaitUntil(mutex, end)) {
-    }
-    return condition;
-  };
   FittingShapes shapes({true}, [&](const FittingShapes::Dims& dims) {
     if (dims[0] <= 8) return absl::OkStatus();
-    MutexLock lock(mutex);
-    is_measuring = true;
-    changed.NotifyAll();
-    was_let_go = wait_for(may_end);
+    is_measuring.CountDown();
+    was_let_go = may_end.WaitUntil(DeadlineAfter(RealClock(), kAwaitMax));
     return absl::OkStatus();
   });
   EXPECT_TRUE(shapes.Check({8}).ok());
   std::thread other([&] { EXPECT_TRUE(shapes.Check({100}).ok()); });
-  {
-    MutexLock lock(mutex);
-    EXPECT_TRUE(wait_for(is_measuring));
-  }
+  EXPECT_TRUE(AwaitLatch(is_measuring));
   EXPECT_TRUE(shapes.Check({7}).ok());
-  {
-    MutexLock lock(mutex);
-    may_end = true;
-    changed.NotifyAll();
-  }
+  may_end.CountDown();
   other.join();
   EXPECT_TRUE(was_let_go) << "the known shape waited for the measurement";
 }

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "l2_memory/memory_tier.h"
+#include "testing/await.h"
 #include "testing/contracts/lossy_rows.h"
 #include "testing/trials.h"
 
@@ -147,15 +148,13 @@ void Stress(EvictionPolicy eviction, double room, double seconds) {
   for (uint64_t i = 0; i < 2; ++i) threads.emplace_back(Read, std::ref(shared), seed + i);
   for (uint64_t i = 0; i < 2; ++i) threads.emplace_back(Promote, std::ref(shared), seed + 10 + i);
   threads.emplace_back(Apply, std::ref(shared), seed + 20);
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  std::this_thread::sleep_until(end);
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
   // On a busy machine, until every thread has made progress.
   const auto has_met_all = [&] {
     const LevelStatistics now = shared.table->Statistics();
     return shared.rows_read > 0 && now.updates > 0 && (room >= 1 || now.evictions > 0);
   };
-  while (!has_met_all() && std::chrono::steady_clock::now() < end + std::chrono::minutes(1))
-    std::this_thread::yield();
+  EXPECT_TRUE(AwaitCondition(has_met_all));
   shared.stop = true;
   for (std::thread& thread : threads) thread.join();
   const LevelStatistics statistics = shared.table->Statistics();
@@ -167,11 +166,6 @@ void Stress(EvictionPolicy eviction, double room, double seconds) {
   EXPECT_EQ(shared.torn_or_foreign, 0u);
   EXPECT_EQ(shared.older, 0u);
   EXPECT_EQ(shared.over_budget, 0u);
-  EXPECT_GT(shared.rows_read, 0u);
-  EXPECT_GT(statistics.updates, 0u);
-  if (room < 1) {
-    EXPECT_GT(statistics.evictions, 0u);
-  }
 }
 
 TEST(MemoryTableConcurrencyTest, NoTornForeignOrOlderRowsWhileRowsAreEvicted) {

@@ -161,7 +161,7 @@ TEST(MemoryTableModelTest, AnswersLikeAMapWhileThereIsRoom) {
   const uint64_t seed = TestSeed();
   for (const size_t row_bytes : {4, 64, 200}) {
     Model model({}, row_bytes, 8 << 20, seed + row_bytes);
-    model.Run(400'000, 3000);
+    model.Run(Trials(400'000), 3000);
     EXPECT_EQ(model.evictions(), 0u);
     EXPECT_EQ(model.misses_of_held(), 0u);
   }
@@ -173,7 +173,7 @@ TEST(MemoryTableModelTest, AnswersLikeAMapOrMissesUnderEviction) {
        {EvictionPolicy::kOldest, EvictionPolicy::kLeastUsed, EvictionPolicy::kRandom}) {
     const MemoryTierOptions options{.eviction = eviction, .partitions = 3};
     Model model(options, 64, MemoryTierBytesFor(1000, 64, options), seed);
-    model.Run(400'000, 4000);
+    model.Run(Trials(400'000), 4000);
     EXPECT_GT(model.evictions(), 1000u);
   }
 }

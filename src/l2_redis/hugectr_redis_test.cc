@@ -14,6 +14,7 @@
 #include "l2_redis/test_hugectr.h"
 #include "l2_redis/test_proxy.h"
 #include "l2_redis/test_redis.h"
+#include "testing/await.h"
 #include "testing/test_directory.h"
 #include "tier/redis_tier.h"
 
@@ -24,7 +25,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr Duration kTimeout = std::chrono::seconds(20);
-constexpr Duration kPatience = std::chrono::seconds(60);
 
 // What a part passed, since it began last.
 class Collector final : public ForeignRecordSink {
@@ -108,12 +108,11 @@ class HugectrRedisTest : public testing::Test {
   }
 
   // Waits until an import has asked the server for its list.
-  static void AwaitScan(TestRedis& redis, size_t server) {
-    const Deadline end = DeadlineAfter(RealClock(), kTimeout);
-    while (redis.Ask(server, {"INFO", "commandstats"}).text.find("cmdstat_scan:") ==
-           std::string::npos) {
-      ASSERT_LT(RealClock().Now(), end);
-    }
+  static ::testing::AssertionResult AwaitScan(TestRedis& redis, size_t server) {
+    return AwaitCondition([&] {
+      return redis.Ask(server, {"INFO", "commandstats"}).text.find("cmdstat_scan:") !=
+             std::string::npos;
+    });
   }
 };
 
@@ -306,7 +305,7 @@ TEST_F(HugectrRedisTest, AServerThatComesBackIsListed) {
   FillAll(redis, "m/t");
   redis.Kill(2);
   std::thread start([&] {
-    AwaitScan(redis, 0);
+    EXPECT_TRUE(AwaitScan(redis, 0));
     redis.Start(2);
   });
   const auto tables = HugectrRedis::Open(OptionsFor(redis.addresses()[1]));
@@ -358,16 +357,13 @@ TEST_F(HugectrRedisTest, AServerThatIsGoneIsGivenUp) {
   ASSERT_TRUE(tables.ok()) << tables.status();
   redis.Kill(0);
   // A caller that is paused after its first try has no time left for another one.
-  const TimePoint end = RealClock().Now() + kPatience;
-  size_t tries = 0;
-  while (tries < 2) {
-    ASSERT_LT(RealClock().Now(), end);
+  ASSERT_TRUE(AwaitCondition([&] {
     Collector collector;
     const absl::Status gone = (*tables)->ReadPart("m/t", 0, collector);
     EXPECT_EQ(gone.code(), absl::StatusCode::kUnavailable);
     EXPECT_THAT(std::string(gone.message()), HasSubstr(redis.addresses()[0]));
-    tries = collector.begins();
-  }
+    return HasFailure() || collector.begins() >= 2;
+  }));
   EXPECT_EQ(HugectrRedis::Open(options).status().code(), absl::StatusCode::kUnavailable);
 }
 

@@ -12,6 +12,7 @@
 #include "l2_redis/test_proxy.h"
 #include "l2_redis/test_redis.h"
 #include "l2_redis/test_watched.h"
+#include "testing/await.h"
 #include "testing/test_directory.h"
 
 namespace hps {
@@ -58,25 +59,25 @@ TEST(RedisFaultsTest, AServerThatBecomesAnOldReplicaShowsNoOldRow) {
   const auto follow = [&redis](size_t server, size_t master) {
     const std::string& address = redis.addresses()[master];
     redis.Ask(server, {"REPLICAOF", "127.0.0.1", address.substr(address.rfind(':') + 1)});
-    const TimePoint end = RealClock().Now() + kPatience;
-    while (redis.Ask(server, {"INFO", "replication"}).text.find("master_link_status:up") ==
-           std::string::npos)
-      ASSERT_LT(RealClock().Now(), end);
+    return AwaitCondition([&] {
+      return redis.Ask(server, {"INFO", "replication"}).text.find("master_link_status:up") !=
+             std::string::npos;
+    });
   };
   EXPECT_EQ(table.Update(), kKeys);
-  follow(1, 0);
+  ASSERT_TRUE(follow(1, 0));
   redis.Ask(1, {"REPLICAOF", "NO", "ONE"});
   EXPECT_EQ(table.Update(), kKeys);
   EXPECT_EQ(table.Fetch(), kKeys);
-  follow(0, 1);
+  ASSERT_TRUE(follow(0, 1));
   EXPECT_EQ(table.Fetch(), 0u);
   redis.Ask(0, {"REPLICAOF", "NO", "ONE"});
   EXPECT_TRUE(table.Recovers());
   // The next change comes before anything is read, and has a higher number than the lost one.
-  follow(1, 0);
+  ASSERT_TRUE(follow(1, 0));
   redis.Ask(1, {"REPLICAOF", "NO", "ONE"});
   EXPECT_EQ(table.Update(), kKeys);
-  follow(0, 1);
+  ASSERT_TRUE(follow(0, 1));
   redis.Ask(0, {"REPLICAOF", "NO", "ONE"});
   table.UpdateAnotherKey();
   EXPECT_EQ(table.Fetch(), 0u);

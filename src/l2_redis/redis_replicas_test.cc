@@ -5,6 +5,7 @@
 
 #include "l2_redis/test_redis.h"
 #include "l2_redis/test_watched.h"
+#include "testing/await.h"
 
 namespace hps {
 namespace {
@@ -23,22 +24,17 @@ class RedisReplicasTest : public ::testing::Test {
            std::string::npos;
   }
   // A cluster that is new tells of its replicas only after a while.
-  void ReadFromReplicas(Watched& table) {
-    const TimePoint end = RealClock().Now() + kPatience;
-    for (size_t server = kMasters; server < 2 * kMasters; ++server) {
-      while (!HasRead(server)) {
-        ASSERT_LT(RealClock().Now(), end);
-        table.Fetch();
-      }
-    }
+  ::testing::AssertionResult ReadFromReplicas(Watched& table) {
+    return AwaitCondition([&] {
+      table.Fetch();
+      bool have_read = true;
+      for (size_t server = kMasters; server < 2 * kMasters; ++server) have_read &= HasRead(server);
+      return have_read;
+    });
   }
   // Without an insertion: until the replicas have the rows.
   static ::testing::AssertionResult AllAreHeld(Watched& table) {
-    const TimePoint end = RealClock().Now() + kPatience;
-    while (RealClock().Now() < end) {
-      if (table.Fetch() == kKeys) return ::testing::AssertionSuccess();
-    }
-    return ::testing::AssertionFailure() << "the level does not hold all rows";
+    return AwaitCondition([&] { return table.Fetch() == kKeys; });
   }
 
   TestRedis redis_{{.count = 2 * kMasters, .cluster = true, .replicas = 1}};
@@ -47,7 +43,7 @@ class RedisReplicasTest : public ::testing::Test {
 TEST_F(RedisReplicasTest, ReplicasAnswerAndMastersTakeChanges) {
   Watched table(Config());
   ASSERT_TRUE(table.Recovers());
-  ReadFromReplicas(table);
+  ASSERT_TRUE(ReadFromReplicas(table));
   // A row of before a change counts as a miss, once the change has been made.
   for (int round = 0; round < 20; ++round) {
     table.Update();
@@ -66,7 +62,7 @@ TEST_F(RedisReplicasTest, WithoutTheSettingMastersAnswer) {
 TEST_F(RedisReplicasTest, AReplicaThatLagsCostsNoRows) {
   Watched table(Config());
   ASSERT_TRUE(table.Recovers());
-  ReadFromReplicas(table);
+  ASSERT_TRUE(ReadFromReplicas(table));
   EXPECT_EQ(table.Update(), kKeys);
   ASSERT_TRUE(AllAreHeld(table));
   for (size_t server = kMasters; server < 2 * kMasters; ++server) {
@@ -79,7 +75,7 @@ TEST_F(RedisReplicasTest, AReplicaThatLagsCostsNoRows) {
 TEST_F(RedisReplicasTest, AReplicaThatHangsIsBypassed) {
   Watched table(Quick(Config()));
   ASSERT_TRUE(table.Recovers());
-  ReadFromReplicas(table);
+  ASSERT_TRUE(ReadFromReplicas(table));
   redis_.Pause(kMasters);
   EXPECT_TRUE(AllAreHeld(table));  // the master answers
   table.Update();
@@ -90,7 +86,7 @@ TEST_F(RedisReplicasTest, AReplicaThatHangsIsBypassed) {
 TEST_F(RedisReplicasTest, AReplicaTakesOver) {
   Watched table(Quick(Config()));
   ASSERT_TRUE(table.Recovers());
-  ReadFromReplicas(table);
+  ASSERT_TRUE(ReadFromReplicas(table));
   table.Update();
   for (size_t server = 0; server < redis_.addresses().size(); ++server)
     redis_.Ask(server, {"CONFIG", "SET", "cluster-node-timeout", "3000"});

@@ -7,6 +7,7 @@
 #include "l2_redis/test_proxy.h"
 #include "l2_redis/test_redis.h"
 #include "l2_redis/test_watched.h"
+#include "testing/await.h"
 
 namespace hps {
 namespace {
@@ -41,12 +42,11 @@ class RedisWriteTimeTest : public ::testing::Test {
     return rows_.keys().size() - fetch.CountOf(FetchOutcome::kMiss);
   }
   // Inserts without a delay until all rows are held.
-  void Fill() {
-    const TimePoint end = RealClock().Now() + kPatience;
-    while (Hits() < kManyKeys) {
-      ASSERT_LT(RealClock().Now(), end);
-      ASSERT_TRUE(table_->Insert(rows_.batch(), 0).ok());
-    }
+  ::testing::AssertionResult Fill() {
+    return AwaitCondition([&] {
+      EXPECT_TRUE(table_->Insert(rows_.batch(), 0).ok());
+      return HasFailure() || Hits() == kManyKeys;
+    });
   }
 
   TestRedis redis_{{}};
@@ -63,11 +63,11 @@ TEST_F(RedisWriteTimeTest, AnInsertionAtASlowServerEnds) {
   EXPECT_GT(counts->dropped, kManyKeys / 2) << "it went on after its time";
   EXPECT_EQ(counts->dropped + counts->inserted + counts->held, kManyKeys);
   proxy_.Set({});
-  Fill();
+  ASSERT_TRUE(Fill());
 }
 
 TEST_F(RedisWriteTimeTest, AChangeAtASlowServerEnds) {
-  Fill();
+  ASSERT_TRUE(Fill());
   proxy_.Set({.delay = kDelay});
   ContractRows newer(kTable, rows_.keys(), kRowBytes, 2);
   EXPECT_TRUE(table_->Update(newer.batch()).ok());
@@ -78,7 +78,7 @@ TEST_F(RedisWriteTimeTest, AChangeAtASlowServerEnds) {
     if (fetch.outcome(i) == FetchOutcome::kMiss) continue;
     ASSERT_TRUE(fetch.IsRowOf(i, kTable, 2)) << "key " << i << " was not changed";
   }
-  Fill();
+  ASSERT_TRUE(Fill());
   proxy_.Set({.delay = kDelay});
   EXPECT_TRUE(table_->Erase(rows_.keys()).ok());
   EXPECT_GT(redis_.Ask(0, {"DBSIZE"}).integer, int64_t{kManyKeys / 2})
@@ -89,7 +89,7 @@ TEST_F(RedisWriteTimeTest, AChangeAtASlowServerEnds) {
 
 // With a time-out for each wait that is far above that of the whole call.
 TEST_F(RedisWriteTimeTest, AServerThatSwallowsEverything) {
-  Fill();
+  ASSERT_TRUE(Fill());
   proxy_.Set({.swallows = true});
   ContractRows newer(kTable, rows_.keys(), kRowBytes, 2);
   TimePoint begun = RealClock().Now();

@@ -20,6 +20,7 @@
 #include "base/macros.h"
 #include "l2_redis/test_redis.h"
 #include "l2_redis/test_shared_nodes.h"
+#include "testing/await.h"
 #include "testing/contracts/lossy_rows.h"
 #include "tier/redis_tier.h"
 
@@ -34,8 +35,6 @@ using shared_nodes::kTable;
 using shared_nodes::Node;
 using shared_nodes::PartitionOf;
 using shared_nodes::Stream;
-
-constexpr auto kPatience = std::chrono::seconds(60);
 
 // What a server without room does: some of the names are gone, the marks' too.
 constexpr std::string_view kEviction = R"(
@@ -297,8 +296,7 @@ TEST_P(SharedRedisTableTest, AnOldSnapshot) {
   redis_.Kill(0);
   redis_.Start(0);
   size_t answers = 0;
-  const TimePoint end = RealClock().Now() + kPatience;
-  while (answers == 0 && RealClock().Now() < end) answers = first.Check(AllKeys());
+  ASSERT_TRUE(AwaitCondition([&] { return (answers = first.Check(AllKeys())) > 0; }));
   EXPECT_GE(answers, kKeys - 70) << "the snapshot has the rows that have not changed since";
   EXPECT_LE(answers, kKeys - 60);
   for (Key key = 0; key < 10; ++key) stream.Publish(key);
@@ -329,9 +327,7 @@ TEST_P(SharedRedisTableTest, NoReaderGoesBack) {
   const auto read = [&](Shared& at) {
     std::vector<Version> seen(kHotKeys, 0);
     size_t hits = 0;
-    const TimePoint end = RealClock().Now() + kPatience;
-    // A reader that did not run while the others wrote finds what they have written.
-    while (!done.load() || (hits == 0 && RealClock().Now() < end)) {
+    const auto look = [&] {
       const ContractFetch fetch(at.node.table(), hot, kRowBytes);
       for (size_t i = 0; i < kHotKeys; ++i) {
         Version version = 0;
@@ -345,8 +341,13 @@ TEST_P(SharedRedisTableTest, NoReaderGoesBack) {
         ASSERT_GE(version, seen[i]) << "key " << hot[i];
         seen[i] = version;
       }
-    }
-    EXPECT_GT(hits, 0u);
+    };
+    while (!done.load() && !HasFatalFailure()) look();
+    // A reader that did not run while the others wrote finds what they have written.
+    EXPECT_TRUE(AwaitCondition([&] {
+      look();
+      return HasFatalFailure() || hits > 0;
+    }));
   };
   const auto write = [&](Shared& at, size_t count) {
     for (bool is_any = true; is_any;) {
@@ -495,30 +496,28 @@ TEST_P(SharedRedisTableTest, AServerThatIsDownHoldsUpNoChange) {
   };
   apply();
   EXPECT_TRUE(absl::IsUnavailable(write(0))) << "it is tried again for a while";
-  const TimePoint end = RealClock().Now() + kPatience;
-  for (size_t partition = 0; partition < kPartitions; ++partition) {
-    while (!write(partition).ok()) ASSERT_LT(RealClock().Now(), end);
-  }
+  for (size_t partition = 0; partition < kPartitions; ++partition)
+    ASSERT_TRUE(AwaitCondition([&] { return write(partition).ok(); }));
   EXPECT_GE(first.statistics().changes_given_up, kPartitions);
   EXPECT_GE(second.Check(AllKeys()), kKeys / 3) << "the others have replaced their rows";
   redis_.Start(0);
-  while (second.statistics().nodes[0].bypassed) {
-    ASSERT_LT(RealClock().Now(), end);
+  ASSERT_TRUE(AwaitCondition([&] {
     second.Check(AllKeys());
-  }
+    return !second.statistics().nodes[0].bypassed;
+  }));
   first.Open();
   first.Check(AllKeys());
   for (Key key = 0; key < 50; ++key) stream.Publish(key);
   apply();
   for (size_t partition = 0; partition < kPartitions; ++partition) {
-    while (!write(partition).ok()) ASSERT_LT(RealClock().Now(), end);
+    ASSERT_TRUE(AwaitCondition([&] { return write(partition).ok(); }));
     second.Check(AllKeys());
   }
-  while (second.Check(AllKeys()) != kKeys) {
-    ASSERT_LT(RealClock().Now(), end);
+  ASSERT_TRUE(AwaitCondition([&] {
     second.Promote(AllKeys());
-  }
-  while (first.Check(AllKeys()) != kKeys) ASSERT_LT(RealClock().Now(), end);
+    return second.Check(AllKeys()) == kKeys;
+  }));
+  EXPECT_TRUE(AwaitCondition([&] { return first.Check(AllKeys()) == kKeys; }));
 }
 
 TEST_P(SharedRedisTableTest, AServerThatIsDownAloneIsWaitedFor) {
@@ -537,11 +536,11 @@ TEST_P(SharedRedisTableTest, AServerThatIsDownAloneIsWaitedFor) {
     ASSERT_TRUE(absl::IsUnavailable(node.WriteShared(stream, 0, 0, 1)));
   EXPECT_EQ(node.statistics().changes_given_up, 0u);
   redis_.Start(0);
-  const TimePoint end = RealClock().Now() + kPatience;
   for (size_t partition = 0; partition < kPartitions; ++partition) {
-    while (!node.WriteShared(stream, partition, 0, stream.partitions[partition].size()).ok())
-      ASSERT_LT(RealClock().Now(), end);
+    const uint64_t end = stream.partitions[partition].size();
+    ASSERT_TRUE(AwaitCondition([&] { return node.WriteShared(stream, partition, 0, end).ok(); }));
   }
+  const TimePoint end = RealClock().Now() + kAwaitMax;
   while (node.Check(AllKeys()) != kKeys) ASSERT_LT(RealClock().Now(), end) << "no row was lost";
 }
 
@@ -588,7 +587,7 @@ TEST_P(SharedRedisTableTest, WhatAnotherProgramWrote) {
   node.Check(AllKeys());
   node.Promote(AllKeys());
   node.Check(AllKeys());
-  const TimePoint end = RealClock().Now() + kPatience;
+  const TimePoint end = RealClock().Now() + kAwaitMax;
   while (node.Check(AllKeys()) != kKeys && RealClock().Now() < end) node.Promote(AllKeys());
   EXPECT_EQ(node.Check(AllKeys()), kKeys) << "what is damaged is removed";
 }

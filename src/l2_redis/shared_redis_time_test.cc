@@ -5,6 +5,7 @@
 #include "l2_redis/test_proxy.h"
 #include "l2_redis/test_redis.h"
 #include "l2_redis/test_shared_nodes.h"
+#include "testing/await.h"
 
 namespace hps {
 namespace {
@@ -13,8 +14,6 @@ using shared_nodes::AllKeys;
 using shared_nodes::kKeys;
 using shared_nodes::Node;
 using shared_nodes::Stream;
-
-constexpr auto kPatience = std::chrono::seconds(60);
 
 // Catches: one time for all scripts of a change, which the caller then repeats for ever.
 TEST(SharedRedisTimeTest, ALargeChangeAtASlowServer) {
@@ -26,19 +25,18 @@ TEST(SharedRedisTimeTest, ALargeChangeAtASlowServer) {
   config.write_timeout = std::chrono::milliseconds(600);
   Node node(config, "v1", /*writes_changes=*/false);
   node.BeginStream();
-  const TimePoint end = RealClock().Now() + kPatience;
   // The time of a promotion is over before a paused thread has written all of it.
-  while (node.Check(AllKeys()) != kKeys) {
-    ASSERT_LT(RealClock().Now(), end);
+  ASSERT_TRUE(AwaitCondition([&] {
     node.Promote(AllKeys());
-  }
+    return node.Check(AllKeys()) == kKeys;
+  }));
   Stream stream;
   while (stream.partitions[0].size() < 5000)  // 20 scripts, which take longer than 600 ms
     for (const Key key : AllKeys()) stream.Publish(key);
   while (node.Apply(stream, 0, 5000)) continue;
   proxy.Set({.delay = std::chrono::milliseconds(60)});
-  while (!node.WriteShared(stream, 0, 0, stream.partitions[0].size()).ok())
-    ASSERT_LT(RealClock().Now(), end);
+  ASSERT_TRUE(AwaitCondition(
+      [&] { return node.WriteShared(stream, 0, 0, stream.partitions[0].size()).ok(); }));
   proxy.Set({});
   EXPECT_EQ(node.Check(AllKeys()), kKeys) << "no row was lost";
 }
@@ -56,8 +54,7 @@ TEST(SharedRedisTimeTest, EachServerHasItsOwnTime) {
   while (node.Apply(stream, 0, 1000)) continue;
   const uint64_t end = stream.partitions[0].size();
   redis.Kill(0);
-  const TimePoint patience_end = RealClock().Now() + kPatience;
-  while (!node.WriteShared(stream, 0, 0, end).ok()) ASSERT_LT(RealClock().Now(), patience_end);
+  ASSERT_TRUE(AwaitCondition([&] { return node.WriteShared(stream, 0, 0, end).ok(); }));
   redis.Kill(1);
   EXPECT_TRUE(absl::IsUnavailable(node.WriteShared(stream, 0, 0, end)));
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/macros.h"
+#include "testing/await.h"
 #include "testing/contracts/lossy_rows.h"
 #include "tier/redis_tier.h"
 
@@ -17,7 +18,6 @@ namespace hps {
 inline constexpr uint64_t kTable = 7;
 inline constexpr size_t kRowBytes = 64;
 inline constexpr size_t kKeys = 2000;
-inline constexpr auto kPatience = std::chrono::seconds(60);
 
 inline std::vector<Key> Keys(size_t count = kKeys) {
   std::vector<Key> keys(count);
@@ -78,12 +78,10 @@ class Watched {
   }
   // Inserts until all keys are held again.
   ::testing::AssertionResult Recovers() {
-    const TimePoint end = RealClock().Now() + kPatience;
-    while (RealClock().Now() < end) {
+    return AwaitCondition([&] {
       Insert();
-      if (Fetch() == kKeys) return ::testing::AssertionSuccess();
-    }
-    return ::testing::AssertionFailure() << "the level holds no rows again";
+      return Fetch() == kKeys;
+    });
   }
 
  private:

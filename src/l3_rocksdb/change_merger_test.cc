@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/logging.h"
 #include "base/macros.h"
 #include "l3_rocksdb/rocks_store.h"
@@ -30,7 +29,6 @@ namespace {
 constexpr uint32_t kMergeDim = 8;
 constexpr size_t kMergeRowBytes = kMergeDim * 4;
 constexpr Key kMergeRowCount = 1'000;  // keys 0, 2, 4, ...
-constexpr Duration kMergeWait = std::chrono::seconds(60);
 
 // A disk that is full when a test says so.
 class FullDisk final : public rocksdb::FileSystemWrapper {
@@ -76,8 +74,8 @@ class ChangeMergerTest : public testing::Test {
     EXPECT_TRUE(absl::IsResourceExhausted(table_->Write({rows.batch()})));
     disk_->full = false;
   }
-  void AwaitAt(const char* point) {
-    ASSERT_TRUE(FaultPoints::AwaitWaiting(point, DeadlineAfter(RealClock(), kMergeWait)));
+  testing::AssertionResult AwaitAt(const char* point) {
+    return AwaitCondition([&] { return FaultPoints::IsWaiting(point); });
   }
 
   void Close() {
@@ -248,8 +246,7 @@ TEST_F(ChangeMergerTest, ChangesMadeDuringAMergeStay) {
   Import(1);
   FaultPoints::Arm("l3.merge.after_build", {.action = FaultAction::kWait, .times = 1});
   Write(100, 60, 5);
-  ASSERT_TRUE(
-      FaultPoints::AwaitWaiting("l3.merge.after_build", DeadlineAfter(RealClock(), kMergeWait)));
+  ASSERT_TRUE(AwaitAt("l3.merge.after_build"));
   Write(130, 15, 6);
   ExpectRows();
   options_.config.merge_share = 1;  // from the next opening on
@@ -339,7 +336,7 @@ TEST_F(ChangeMergerTest, ATableThatIsNotDueAnyMoreIsNotMerged) {
   options_.config.merge_share = 0.02;
   FaultPoints::Arm("l3.merge.after_build", {.action = FaultAction::kWait, .times = 1});
   Open();
-  AwaitAt("l3.merge.after_build");
+  ASSERT_TRUE(AwaitAt("l3.merge.after_build"));
   import_other();
   FaultPoints::DisarmAll();
   ASSERT_TRUE(AwaitMerges(1));
@@ -358,7 +355,7 @@ TEST_F(ChangeMergerTest, AReaderProcessSeesWritesAfterOnesThatWereRefused) {
   WriteInVain(100, 60);
   const std::vector<StreamPosition> positions = {{0, 1, 1}};
   ASSERT_TRUE(table_->Write({.positions = positions}).ok());  // asks for the merge
-  AwaitAt("l3.merge.after_build");
+  ASSERT_TRUE(AwaitAt("l3.merge.after_build"));
   WriteInVain(200, 10);
   FaultPoints::DisarmAll();
   ASSERT_TRUE(AwaitMerges(1));
@@ -377,7 +374,7 @@ TEST_F(ChangeMergerTest, AMergeThatIsBuiltSwitchesOnAFullDisk) {
   Import(1);
   FaultPoints::Arm("l3.merge.after_build", {.action = FaultAction::kWait, .times = 1});
   Write(100, 60, 5);
-  AwaitAt("l3.merge.after_build");
+  ASSERT_TRUE(AwaitAt("l3.merge.after_build"));
   disk_->full = true;
   FaultPoints::DisarmAll();
   ASSERT_TRUE(AwaitMerges(1));
@@ -393,7 +390,7 @@ TEST_F(ChangeMergerTest, AMergeEndsWhenTheDiskIsFull) {
   Import(1);
   FaultPoints::Arm("l3.merge.after_family", {.action = FaultAction::kWait, .times = 1});
   Write(100, 60, 5);
-  AwaitAt("l3.merge.after_family");
+  ASSERT_TRUE(AwaitAt("l3.merge.after_family"));
   disk_->full = true;
   FaultPoints::DisarmAll();
   ASSERT_TRUE(AwaitFailed(1));
@@ -420,8 +417,7 @@ TEST_F(ChangeMergerTest, SnapshotsDuringAndAfterAMerge) {
   Import(1);
   FaultPoints::Arm("l3.merge.after_build", {.action = FaultAction::kWait, .times = 1});
   Write(100, 60, 5);
-  ASSERT_TRUE(
-      FaultPoints::AwaitWaiting("l3.merge.after_build", DeadlineAfter(RealClock(), kMergeWait)));
+  ASSERT_TRUE(AwaitAt("l3.merge.after_build"));
   ASSERT_TRUE(store_->Snapshot("during").ok());
   FaultPoints::DisarmAll();
   ASSERT_TRUE(AwaitMerges(1));

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kRowBytes = 16;
 constexpr uint64_t kTableCount = 3;
 constexpr uint64_t kKeySpace = 5000;
-constexpr uint64_t kKeyOperations = 1'000'000;
+const uint64_t kKeyOperations = Trials(1'000'000);
 
 class ModelRunner {
  public:

@@ -10,12 +10,12 @@
 #include <set>
 #include <thread>
 
-#include "base/clock.h"
 #include "base/macros.h"
 #include "l3_rocksdb/database.h"
 #include "l3_rocksdb/rocks_store.h"
 #include "l3_rocksdb/salvage/verify.h"
 #include "l3_rocksdb/test_store.h"
+#include "testing/await.h"
 #include "testing/faults/fault_points.h"
 
 namespace hps {
@@ -330,8 +330,7 @@ TEST_F(PageImportTest, AReaderTakesNoReplacedFileForLost) {
   FaultPoints::Arm("l3_pages.open.call", {.action = FaultAction::kWait, .times = 1});
   absl::StatusOr<std::unique_ptr<DurableStore>> opened = absl::UnknownError("");
   std::thread reader([&] { opened = OpenRocksStore(options); });
-  EXPECT_TRUE(FaultPoints::AwaitWaiting("l3_pages.open.call",
-                                        RealClock().Now() + std::chrono::seconds(30)));
+  EXPECT_TRUE(AwaitCondition([] { return FaultPoints::IsWaiting("l3_pages.open.call"); }));
   Import(2);
   FaultPoints::DisarmAll();
   reader.join();

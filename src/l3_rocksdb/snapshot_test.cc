@@ -12,6 +12,7 @@
 
 #include "l3_rocksdb/salvage/verify.h"
 #include "l3_rocksdb/test_store.h"
+#include "testing/await.h"
 
 namespace hps {
 namespace {
@@ -130,7 +131,7 @@ TEST_F(SnapshotTest, WhileChangesAreAppliedACopyHasAPrefixOfThem) {
   });
   for (int i = 0; i < 5; ++i) {
     const uint64_t before = done;
-    while (done < before + 100) std::this_thread::yield();
+    EXPECT_TRUE(AwaitCondition([&] { return done >= before + 100; }));
     const uint64_t begun = done;
     const auto bytes = store_->Snapshot("s" + std::to_string(i));
     EXPECT_TRUE(bytes.ok()) << bytes.status();

@@ -5,11 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <thread>
 
 #include "model/test_device_level.h"
+#include "testing/await.h"
 
 namespace hps {
 namespace {
@@ -145,10 +145,10 @@ TEST_F(DeviceLevelTest, ADeviceThatDoesNotAnswerTakesItsTablesWhenItAnswersAgain
   EXPECT_EQ(faults.calls(TierOperation::kDump), dumped);
   const auto devices_of_a = [&] { return store->Statistics().tables.front().l1_devices.size(); };
   faults.Clear();
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (devices_of_a() < 2 && std::chrono::steady_clock::now() < end)
+  ASSERT_TRUE(AwaitCondition([&] {
     EXPECT_EQ(LookUp(*store, "a", {1}, 1).value, 2);
-  EXPECT_EQ(devices_of_a(), 2u) << "lookups have found that it answers again";
+    return devices_of_a() == 2;
+  })) << "lookups have found that it answers again";
   EXPECT_TRUE(IsUp(*store, 1));
 }
 
@@ -323,8 +323,8 @@ TEST_F(DeviceLevelTest, ASwitchDividesTheLevelAnew) {
   Drain(*store);
   EXPECT_GT(PartOf(*store, "m/a"), config_.l1.bytes_max / 8 * 7);
   ASSERT_TRUE(store->Import(Files("b", 20'000, 2)).ok());
-  AwaitPart(*store, "m/a");
-  AwaitPart(*store, "m/b");
+  ASSERT_TRUE(AwaitPart(*store, "m/a"));
+  ASSERT_TRUE(AwaitPart(*store, "m/b"));
   EXPECT_GT(PartOf(*store, "m/a"), config_.l1.bytes_max / 8 * 3);
   EXPECT_GT(PartOf(*store, "m/b"), config_.l1.bytes_max / 8 * 3);
   EXPECT_LE(PartOf(*store, "m/a") + PartOf(*store, "m/b"), config_.l1.bytes_max);
@@ -332,11 +332,11 @@ TEST_F(DeviceLevelTest, ASwitchDividesTheLevelAnew) {
   // One becomes much smaller: the other grows only when it is imported again.
   ASSERT_TRUE(store->Import(Files("b", 10, 3)).ok());
   ASSERT_TRUE(store->Import(Files("a", 20'000, 4)).ok());
-  AwaitPart(*store, "m/a");
+  ASSERT_TRUE(AwaitPart(*store, "m/a"));
   EXPECT_GT(PartOf(*store, "m/a"), config_.l1.bytes_max / 2);
   // One becomes much larger.
   ASSERT_TRUE(store->Import(Files("b", 20'000, 5)).ok());
-  AwaitPart(*store, "m/b");
+  ASSERT_TRUE(AwaitPart(*store, "m/b"));
   EXPECT_GT(PartOf(*store, "m/b"), config_.l1.bytes_max / 8 * 3);
   EXPECT_EQ(LookUp(*store, "a", Iota(64)).value, 4);
   EXPECT_EQ(LookUp(*store, "b", Iota(64)).value, 5);

@@ -12,11 +12,11 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "model/open_store.h"
 #include "model/test_store_files.h"
+#include "testing/await.h"
 #include "testing/faults/fault_cache.h"
 #include "testing/host_device_cache/host_devices.h"
 
@@ -115,12 +115,8 @@ class DeviceLevelTest : public StoreFilesTest {
   // Repeats until level 1 answers all keys, because it may be filled in the background.
   static void ExpectSoonInL1(Store& store, const std::string& table, const std::vector<Key>& keys,
                              float value) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    uint64_t hits = 0;
-    do {
-      std::this_thread::yield();
-      hits = store.Statistics().tables.front().l1.entries;
-    } while (hits < keys.size() && std::chrono::steady_clock::now() < end);
+    ASSERT_TRUE(AwaitCondition(
+        [&] { return store.Statistics().tables.front().l1.entries >= keys.size(); }));
     const Answer answer = LookUp(store, table, keys);
     EXPECT_EQ(answer.value, value);
     EXPECT_EQ(answer.counts[kL1], keys.size());
@@ -153,10 +149,8 @@ class DeviceLevelTest : public StoreFilesTest {
     return 0;
   }
   // Waits until the table has its budget; other tables may have to be destroyed first.
-  static void AwaitPart(Store& store, const std::string& table) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (PartOf(store, table) == 0 && std::chrono::steady_clock::now() < end)
-      std::this_thread::yield();
+  static testing::AssertionResult AwaitPart(Store& store, const std::string& table) {
+    return AwaitCondition([&] { return PartOf(store, table) > 0; });
   }
   // The memory need of a table of n rows on a device.
   uint64_t Need(size_t n) const {

@@ -2,15 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
 #include <thread>
 #include <vector>
 
-#include "base/clock.h"
-
+#include "testing/await.h"
 #include "testing/fakes/manual_executor.h"
 
 namespace hps {
@@ -186,8 +184,7 @@ TEST_F(L2PinnerTest, TheEndOfATableThatIsBeingPinnedWaitsForOnePart) {
   cache_.on_pin = [&] {
     if (cache_.pins > 1) return;
     end = std::thread([&] { EXPECT_TRUE(pinner_->Unpin(region)); });
-    const TimePoint latest = RealClock().Now() + std::chrono::seconds(60);
-    while (region.wanted && RealClock().Now() < latest) std::this_thread::yield();
+    EXPECT_TRUE(AwaitCondition([&] { return !region.wanted; }));
   };
   pinner_->Pin(region);
   executor_.RunAll();

@@ -16,7 +16,7 @@ TEST(KeyIndex, BehavesAsAMap) {
   std::mt19937_64 random(TestSeed());
   KeyIndex index;
   std::map<Key, uint32_t> map;
-  for (int i = 0; i < 200'000; ++i) {
+  for (uint64_t i = 0; i < Trials(200'000); ++i) {
     // Keys of few values, so that they are erased and come back; some at the ends of the range.
     Key key = static_cast<Key>(random() % 3000) - 1500;
     if (random() % 8 == 0) key = std::numeric_limits<Key>::min() + (key & 3);

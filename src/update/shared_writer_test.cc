@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "testing/await.h"
 #include "tier/shared_table.h"
 #include "update/test_update_world.h"
 
@@ -16,7 +17,6 @@ namespace hps {
 namespace {
 
 using World = UpdateWorld;
-constexpr auto kPatience = std::chrono::seconds(60);
 constexpr uint16_t kGeneration = 3;
 
 // What the nodes share, as the writer sees it: where level 3 is, and what was written.
@@ -191,17 +191,6 @@ class SharedWriterTest : public ::testing::Test {
     MutexLock lock(topic_.mutex);
     return topic_.joins;
   }
-  template <typename Condition>
-  void Await(const Condition& condition) {
-    const Deadline end = DeadlineAfter(RealClock(), kPatience);
-    Mutex mutex;
-    CondVar never;
-    MutexLock lock(mutex);
-    while (!condition()) {
-      ASSERT_LT(RealClock().Now(), end);
-      never.WaitUntil(mutex, DeadlineAfter(RealClock(), std::chrono::milliseconds(1)));
-    }
-  }
   static StreamPosition At(uint64_t offset) {
     return {.partition = 0, .generation = kGeneration, .offset = offset};
   }
@@ -222,14 +211,14 @@ TEST_F(SharedWriterTest, WritesBehindLevelThreeAndCommitsBehindTheWrite) {
   Publish(UpdateKind::kUpsert, {5});
   shared_.Apply(5);
   Start();
-  Await([&] { return committed() == 5; });
+  ASSERT_TRUE(AwaitCondition([&] { return committed() == 5; }));
   const auto version = [](uint64_t offset) { return VersionAt(kGeneration, offset); };
   EXPECT_EQ(shared_.written(),
             (std::vector<FakeShared::Written>{
                 {At(0), At(2), {1, 2, 3}, {}, {version(0), version(0), version(1)}},
                 {At(2), At(5), {}, {1, 4}, {version(2), version(4)}}}));
   shared_.Apply(6);
-  Await([&] { return committed() == 6; });
+  ASSERT_TRUE(AwaitCondition([&] { return committed() == 6; }));
   EXPECT_EQ(shared_.written().back(), (FakeShared::Written{At(5), At(6), {5}, {}, {version(5)}}));
 }
 
@@ -238,7 +227,7 @@ TEST_F(SharedWriterTest, AWriteThatFailsIsMadeAgain) {
   shared_.Apply(1);
   Publish(UpdateKind::kUpsert, {1});
   Start();
-  Await([&] { return committed() == 1; });
+  ASSERT_TRUE(AwaitCondition([&] { return committed() == 1; }));
   EXPECT_EQ(shared_.written().size(), 1u);
 }
 
@@ -249,28 +238,29 @@ TEST_F(SharedWriterTest, SaysWhatItOwnsAndHowFarItIs) {
   Publish(UpdateKind::kUpsert, {2});
   Publish(UpdateKind::kUpsert, {3});
   Start();
-  Await([&] {
+  ASSERT_TRUE(AwaitCondition([&] {
     const SharedGroupStatistics statistics = writer_->Statistics();
     return statistics.partitions.size() == 1 && statistics.partitions[0].lag_records == 2;
-  });
+  }));
   EXPECT_TRUE(writer_->Statistics().enabled);
   EXPECT_EQ(writer_->Statistics().partitions[0].table, "m/t");
   EXPECT_EQ(writer_->Statistics().takeovers, 1u);
   shared_.FailWrites(0);
-  Await([&] { return writer_->Statistics().partitions[0].lag_records == 0; });
+  ASSERT_TRUE(AwaitCondition([&] { return writer_->Statistics().partitions[0].lag_records == 0; }));
 }
 
 // Catches: records of a table that does not go on, which filled the memory for all tables.
 TEST_F(SharedWriterTest, LeavesATableWhoseLevelThreeStandsStill) {
   Publish(UpdateKind::kUpsert, {1});
   Start(/*memory_bytes_max=*/1);
-  Await([&] { return writer_->Statistics().left_tables == std::vector<std::string>{"m/t"}; });
+  ASSERT_TRUE(AwaitCondition(
+      [&] { return writer_->Statistics().left_tables == std::vector<std::string>{"m/t"}; }));
   EXPECT_TRUE(writer_->Statistics().partitions.empty());
   EXPECT_EQ(committed(), 0u);
   shared_.Apply(1);
-  Await([&] { return committed() == 1; });
+  ASSERT_TRUE(AwaitCondition([&] { return committed() == 1; }));
   EXPECT_EQ(joins(), 2);
-  Await([&] { return writer_->Statistics().left_tables.empty(); });
+  ASSERT_TRUE(AwaitCondition([&] { return writer_->Statistics().left_tables.empty(); }));
 }
 
 // Catches: a join of the group, which costs all nodes a rebalance, whenever level 3 moves.
@@ -281,24 +271,24 @@ TEST_F(SharedWriterTest, ComesBackWhenLevelThreeHasWhatWaited) {
     topic_.committed = 5;
   }
   Start(/*memory_bytes_max=*/1);
-  Await([&] { return !writer_->Statistics().left_tables.empty(); });
+  ASSERT_TRUE(AwaitCondition([&] { return !writer_->Statistics().left_tables.empty(); }));
   for (uint64_t offset = 1; offset <= 5; ++offset) {
     shared_.Apply(offset);
     const int looks = shared_.looks();
-    Await([&] { return shared_.looks() >= looks + 3; });
+    ASSERT_TRUE(AwaitCondition([&] { return shared_.looks() >= looks + 3; }));
   }
   EXPECT_EQ(joins(), 1);
   shared_.Apply(6);
-  Await([&] { return committed() == 6; });
+  ASSERT_TRUE(AwaitCondition([&] { return committed() == 6; }));
   EXPECT_EQ(joins(), 2);
 }
 
 TEST_F(SharedWriterTest, ForgetsALeftTableThatIsUnloaded) {
   Publish(UpdateKind::kUpsert, {1});
   Start(/*memory_bytes_max=*/1);
-  Await([&] { return !writer_->Statistics().left_tables.empty(); });
+  ASSERT_TRUE(AwaitCondition([&] { return !writer_->Statistics().left_tables.empty(); }));
   EXPECT_TRUE(world_.registry.FindOrAdd("m").Publish({}).ok());
-  Await([&] { return writer_->Statistics().left_tables.empty(); });
+  ASSERT_TRUE(AwaitCondition([&] { return writer_->Statistics().left_tables.empty(); }));
 }
 
 // What is owned is not known for a moment after a join.
@@ -308,12 +298,12 @@ TEST_F(SharedWriterTest, APartitionThatStaysIsNotTakenOverAgain) {
     topic_.is_assigned = is_assigned;
   };
   Start();
-  Await([&] { return writer_->Statistics().partitions.size() == 1; });
+  ASSERT_TRUE(AwaitCondition([&] { return writer_->Statistics().partitions.size() == 1; }));
   EXPECT_FALSE(writer_->Statistics().partitions[0].lag_records.has_value()) << "nothing was read";
   assign(false);
-  Await([&] { return writer_->Statistics().partitions.empty(); });
+  ASSERT_TRUE(AwaitCondition([&] { return writer_->Statistics().partitions.empty(); }));
   assign(true);
-  Await([&] { return writer_->Statistics().partitions.size() == 1; });
+  ASSERT_TRUE(AwaitCondition([&] { return writer_->Statistics().partitions.size() == 1; }));
   EXPECT_EQ(writer_->Statistics().takeovers, 1u);
 }
 
@@ -323,7 +313,7 @@ TEST_F(SharedWriterTest, WaitsForALevelThreeThatIsSlow) {
   Start(/*memory_bytes_max=*/1);
   for (uint64_t offset = 1; offset <= 50; ++offset) {
     shared_.Apply(offset);
-    Await([&] { return committed() == offset; });
+    ASSERT_TRUE(AwaitCondition([&] { return committed() == offset; }));
   }
   EXPECT_EQ(shared_.written().size(), 50u);
 }
@@ -336,7 +326,7 @@ TEST_F(SharedWriterTest, EndsAfterTheWriteThatIsUnderWay) {
   shared_.Apply(kChanges);
   shared_.DelayWrites(std::chrono::milliseconds(5));
   Start();
-  Await([&] { return !shared_.written().empty(); });
+  ASSERT_TRUE(AwaitCondition([&] { return !shared_.written().empty(); }));
   writer_ = nullptr;
   EXPECT_LT(shared_.written().size(), kChanges);
 }
@@ -348,18 +338,18 @@ TEST_F(SharedWriterTest, ANewGenerationJoinsAnew) {
   Publish(UpdateKind::kUpsert, {2});
   shared_.Apply(1);
   Start();
-  Await([&] { return committed() == 1; });
+  ASSERT_TRUE(AwaitCondition([&] { return committed() == 1; }));
   {
     MutexLock lock(topic_.mutex);
     topic_.payloads.clear();
     topic_.committed = 0;
   }
   shared_.BeginGeneration(kGeneration + 1);
-  Await([&] { return joins() == 2; });
+  ASSERT_TRUE(AwaitCondition([&] { return joins() == 2; }));
   Publish(UpdateKind::kUpsert, {7});
   Publish(UpdateKind::kUpsert, {8});
   shared_.Apply(2);
-  Await([&] { return committed() == 2; });
+  ASSERT_TRUE(AwaitCondition([&] { return committed() == 2; }));
   std::vector<Key> keys;
   for (size_t i = 1; i < shared_.written().size(); ++i) {
     const FakeShared::Written written = shared_.written()[i];

@@ -3,9 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <thread>
-
+#include "testing/await.h"
 #include "testing/fakes/fake_update_stream.h"
 #include "testing/test_directory.h"
 #include "update/test_update_world.h"
@@ -41,15 +39,8 @@ class StreamReaderTest : public ::testing::Test {
     EncodeUpdate(spec, {.publish_time_us = UnixMicros(), .keys = {&key, 1}, .rows = rows}, payload);
     stream_.Append("m/t", partition, {.payload = payload});
   }
-  static void Await(const std::function<bool()>& condition) {
-    const Deadline end = World::Soon();
-    while (!condition()) {
-      ASSERT_LT(RealClock().Now(), end);
-      std::this_thread::yield();
-    }
-  }
-  void AwaitRow(Key key, float value) {
-    Await([&] { return world_.InL3(key) == value; });
+  testing::AssertionResult AwaitRow(Key key, float value) {
+    return AwaitCondition([&] { return world_.InL3(key) == value; });
   }
 
   TestDirectory directory_;
@@ -67,17 +58,17 @@ TEST_F(StreamReaderTest, AppliesTheStreamToAllLevels) {
   Append(2, 20, 1);
   Start();
   reader_->AwaitReady();
-  AwaitRow(1, 10);
-  AwaitRow(2, 20);
+  ASSERT_TRUE(AwaitRow(1, 10));
+  ASSERT_TRUE(AwaitRow(2, 20));
   world_.Promote({1, 2});
   Append(1, 11);
-  AwaitRow(1, 11);
-  Await([&] { return world_.InL2(1) == 11 && world_.InL1(1) == 11; });
-  Await([&] {
+  ASSERT_TRUE(AwaitRow(1, 11));
+  ASSERT_TRUE(AwaitCondition([&] { return world_.InL2(1) == 11 && world_.InL1(1) == 11; }));
+  ASSERT_TRUE(AwaitCondition([&] {
     const StreamStatistics statistics = reader_->Statistics();
     return statistics.partitions.size() == 2 && statistics.partitions[0].position == 2 &&
            statistics.partitions[0].lag_records == 0;
-  });
+  }));
   EXPECT_TRUE(reader_->Statistics().enabled);
   EXPECT_FALSE(reader_->Statistics().recovery_unverified);
 }
@@ -86,12 +77,12 @@ TEST_F(StreamReaderTest, GoesOnWhereItWas) {
   stream_.MakeTopic("m/t", 1);
   Append(1, 10);
   Start();
-  AwaitRow(1, 10);
+  ASSERT_TRUE(AwaitRow(1, 10));
   reader_.reset();
   world_.live().l3().Write({.deletes = std::vector<Key>{1}}).IgnoreError();
   Append(2, 20);
   Start();
-  AwaitRow(2, 20);
+  ASSERT_TRUE(AwaitRow(2, 20));
   EXPECT_EQ(world_.InL3(1), World::kAbsent) << "applied once";
 }
 
@@ -99,10 +90,10 @@ TEST_F(StreamReaderTest, AnImportBeginsTheStreamAnew) {
   stream_.MakeTopic("m/t", 1);
   Append(1, 10);
   Start();
-  AwaitRow(1, 10);
+  ASSERT_TRUE(AwaitRow(1, 10));
   world_.store.Replace();
   world_.Load();
-  AwaitRow(1, 10);
+  ASSERT_TRUE(AwaitRow(1, 10));
 }
 
 TEST_F(StreamReaderTest, ReadsNoTableThatTakesDirectChangesOrDoesNotMatch) {
@@ -115,10 +106,10 @@ TEST_F(StreamReaderTest, ReadsNoTableThatTakesDirectChangesOrDoesNotMatch) {
           .ok());
   Append(1, 10);
   Start();
-  Await([&] { return !reader_->Statistics().recovering; });
+  ASSERT_TRUE(AwaitCondition([&] { return !reader_->Statistics().recovering; }));
   world_.store.Replace();
   world_.Load();
-  AwaitRow(1, 10);
+  ASSERT_TRUE(AwaitRow(1, 10));
   reader_.reset();
   Append(1, 11);
   Start({"n/*", "m/t?"});
@@ -131,17 +122,17 @@ TEST_F(StreamReaderTest, PausesWhileTheDiskIsFull) {
   stream_.MakeTopic("m/t", 1);
   Start();
   Append(1, 10);
-  AwaitRow(1, 10);
+  ASSERT_TRUE(AwaitRow(1, 10));
   world_.store.faults.Plan(TierOperation::kWrite, {.status = absl::ResourceExhaustedError("full")});
   Append(1, 20);
-  Await([&] { return !reader_->Statistics().paused.empty(); });
+  ASSERT_TRUE(AwaitCondition([&] { return !reader_->Statistics().paused.empty(); }));
   EXPECT_THAT(reader_->Statistics().paused,
               ElementsAre(std::make_pair(std::string("m/t"), std::string("disk_full"))));
   world_.store.faults.Clear();
-  AwaitRow(1, 20);
-  Await([&] { return reader_->Statistics().paused.empty(); });
+  ASSERT_TRUE(AwaitRow(1, 20));
+  ASSERT_TRUE(AwaitCondition([&] { return reader_->Statistics().paused.empty(); }));
   Append(1, 30);
-  AwaitRow(1, 30);
+  ASSERT_TRUE(AwaitRow(1, 30));
 }
 
 // The store has lost its last changes; the stream was told that they had been applied.
@@ -149,7 +140,7 @@ TEST_F(StreamReaderTest, IsReadyWhenWhatItHadIsAppliedAgain) {
   stream_.MakeTopic("m/t", 1);
   for (int i = 1; i <= 3; ++i) Append(i, 10);
   Start();
-  AwaitRow(3, 10);
+  ASSERT_TRUE(AwaitRow(3, 10));
   reader_.reset();
   const StreamPosition earlier = {.offset = 1};
   ASSERT_TRUE(world_.live()
@@ -167,14 +158,14 @@ TEST_F(StreamReaderTest, IsReadyWithoutAStreamAfterALimit) {
   stream_.MakeTopic("m/t", 1);
   Append(1, 10);
   Start();
-  AwaitRow(1, 10);
+  ASSERT_TRUE(AwaitRow(1, 10));
   reader_.reset();
   stream_.SetDown(true);
   ready_wait_max_ = std::chrono::milliseconds(20);
   Start();
   reader_->AwaitReady();
   EXPECT_TRUE(reader_->Statistics().recovery_unverified);
-  Await([&] { return !reader_->Statistics().problem.empty(); });
+  ASSERT_TRUE(AwaitCondition([&] { return !reader_->Statistics().problem.empty(); }));
   ready_wait_max_ = std::chrono::hours(1);
   reader_.reset();
   Start();
@@ -187,17 +178,17 @@ TEST_F(StreamReaderTest, NothingIsVerifiedByAStreamThatDoesNotKnowTheNode) {
   stream_.MakeTopic("m/t", 1);
   Append(1, 10);
   Start();
-  AwaitRow(1, 10);
+  ASSERT_TRUE(AwaitRow(1, 10));
   EXPECT_FALSE(reader_->Statistics().recovery_unverified) << "a new store has lost nothing";
   reader_.reset();
   node_ = "another";
   ready_wait_max_ = std::chrono::hours(1);
   Start();
-  Await([&] { return !reader_->Statistics().recovering; });
+  ASSERT_TRUE(AwaitCondition([&] { return !reader_->Statistics().recovering; }));
   EXPECT_TRUE(reader_->Statistics().recovery_unverified);
   reader_.reset();
   Start();
-  Await([&] { return !reader_->Statistics().recovering; });
+  ASSERT_TRUE(AwaitCondition([&] { return !reader_->Statistics().recovering; }));
   EXPECT_FALSE(reader_->Statistics().recovery_unverified) << "now it does";
 }
 
@@ -206,12 +197,12 @@ TEST_F(StreamReaderTest, AMissingTopicDelaysNoStart) {
   stream_.MakeTopic("m/t", 1);
   Append(1, 10);
   Start();
-  AwaitRow(1, 10);
+  ASSERT_TRUE(AwaitRow(1, 10));
   reader_.reset();
   stream_.DropTopic("m/t");
   ready_wait_max_ = std::chrono::hours(1);
   Start();
-  Await([&] { return !reader_->Statistics().recovering; });
+  ASSERT_TRUE(AwaitCondition([&] { return !reader_->Statistics().recovering; }));
   EXPECT_TRUE(reader_->Statistics().recovery_unverified);
 }
 
@@ -220,8 +211,8 @@ TEST_F(StreamReaderTest, SaysWhatRetentionHadDeletedBeforeTheFirstRead) {
   for (int i = 0; i < 5; ++i) Append(1, static_cast<float>(i));
   stream_.Expire("m/t", 0, 3);
   Start();
-  AwaitRow(1, 4);
-  Await([&] { return reader_->Statistics().records_lost == 3; });
+  ASSERT_TRUE(AwaitRow(1, 4));
+  ASSERT_TRUE(AwaitCondition([&] { return reader_->Statistics().records_lost == 3; }));
   EXPECT_THAT(reader_->Statistics().stale_tables, ElementsAre("m/t"));
 }
 
@@ -229,13 +220,13 @@ TEST_F(StreamReaderTest, SaysWhatRetentionHasDeleted) {
   stream_.MakeTopic("m/t", 1);
   Append(1, 10);
   Start();
-  AwaitRow(1, 10);
+  ASSERT_TRUE(AwaitRow(1, 10));
   reader_.reset();
   for (int i = 0; i < 5; ++i) Append(2, static_cast<float>(i));
   stream_.Expire("m/t", 0, 4);
   Start();
-  AwaitRow(2, 4);
-  Await([&] { return reader_->Statistics().records_lost == 3; });
+  ASSERT_TRUE(AwaitRow(2, 4));
+  ASSERT_TRUE(AwaitCondition([&] { return reader_->Statistics().records_lost == 3; }));
   EXPECT_THAT(reader_->Statistics().stale_tables, ElementsAre("m/t"));
 }
 
@@ -244,7 +235,7 @@ TEST_F(StreamReaderTest, CountsWhatItSetsAside) {
   stream_.Append("m/t", 0, {.payload = std::vector<std::byte>(20)});
   Append(1, 10);
   Start();
-  AwaitRow(1, 10);
+  ASSERT_TRUE(AwaitRow(1, 10));
   uint64_t parked = 0;
   for (const auto& [reason, count] : reader_->Statistics().parked) parked += count;
   EXPECT_EQ(parked, 1u);

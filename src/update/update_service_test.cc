@@ -59,7 +59,7 @@ TEST_F(UpdateServiceTest, LevelOneFollowsAStreamByItself) {
   stream(1, 0);
   world_.Promote({1});
   stream(2, 1);
-  while (applier->needs_refresh()) std::this_thread::yield();
+  ASSERT_TRUE(AwaitCondition([&] { return !applier->needs_refresh(); }));
   EXPECT_EQ(world_.InL1(1), 2);
   const UpdateStatistics statistics = service_->Statistics();
   EXPECT_GE(statistics.rows_refreshed, 1);

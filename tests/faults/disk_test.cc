@@ -11,9 +11,8 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
-#include "base/clock.h"
-#include "base/mutex.h"
 #include "l3_rocksdb/salvage/verify.h"
+#include "testing/await.h"
 #include "testing/trials.h"
 #include "tests/faults/failing_disk.h"
 #include "tests/faults/store_run.h"
@@ -23,16 +22,10 @@ namespace {
 
 constexpr EventPlan kPlan = {.seed = 10, .import_every = 20};
 
-absl::Status RetryFor(Duration time, const std::function<absl::Status()>& attempt) {
-  const Deadline deadline = DeadlineAfter(RealClock(), time);
-  Mutex mutex;
-  CondVar never;
-  for (;;) {
-    const absl::Status status = attempt();
-    if (status.ok() || RealClock().Now() >= deadline) return status;
-    MutexLock lock(mutex);
-    static_cast<void>(never.WaitUntil(mutex, RealClock().Now() + std::chrono::milliseconds(20)));
-  }
+template <typename Attempt>
+testing::AssertionResult Retry(const Attempt& attempt) {
+  absl::Status status;
+  return AwaitCondition([&] { return (status = attempt()).ok(); }) << status;
 }
 
 class DiskTest : public FailingDiskTest {
@@ -44,12 +37,8 @@ class DiskTest : public FailingDiskTest {
   }
   // Until the disk has failed more often: what the events gave RocksDB's threads to do may still
   // wait for one.
-  void AwaitFailure(uint64_t failures_before) const {
-    const auto has_failed = [&] {
-      return disk_->failures() > failures_before ? absl::OkStatus()
-                                                 : absl::UnavailableError("not yet");
-    };
-    EXPECT_TRUE(RetryFor(std::chrono::minutes(1), has_failed).ok());
+  testing::AssertionResult AwaitFailure(uint64_t failures_before) const {
+    return AwaitCondition([&] { return disk_->failures() > failures_before; });
   }
   // REQUIRES: the store, if any, is closed.
   void ExpectNoDamage() const {
@@ -110,12 +99,11 @@ TEST_P(RowFilesDiskTest, AFullDiskIsAStatusAndAllGoesOnWhenThereIsSpace) {
     disk_->SetFreeBytes(free_bytes);
     ++trials;
     full += RunOnAFullDisk(run, *disk_, kEvents) ? 1 : 0;
-    const absl::Status resumed = RetryFor(std::chrono::minutes(1), [&] {
+    ASSERT_TRUE(Retry([&] {
       const absl::Status status = run.DoEvents(3);
       // An import may have to wait for the next open.
       return status.ok() || kPlan.IsImport(run.state().events() + 1) ? run.Open() : status;
-    });
-    ASSERT_TRUE(resumed.ok()) << resumed;
+    }));
     ASSERT_TRUE(run.DoEvents(3).ok());
     ASSERT_TRUE(run.Check().ok());
     run.Close();
@@ -165,16 +153,16 @@ TEST_F(DiskTest, AFullDiskInEachPlaceIsAStatusAndWritingGoesOnInTheSameProcess) 
                    .status = rocksdb::IOStatus::NoSpace("planned: no space left")});
       for (uint64_t i = 0; i < place.events_during && disk_->failures() == before; ++i)
         run.DoEvents(1).IgnoreError();
-      if (*place.thread != '\0') AwaitFailure(before);
+      if (*place.thread != '\0') {
+        ASSERT_TRUE(AwaitFailure(before));
+      }
       const absl::Status full = run.DoEvents(1);
       EXPECT_TRUE(full.ok() || absl::IsResourceExhausted(full)) << full;
       const absl::Status readable = run.Check();
       ASSERT_TRUE(readable.ok()) << "while the disk is full: " << readable;
       met += disk_->failures() > before ? 1 : 0;
       disk_->Heal();
-      const absl::Status resumed =
-          RetryFor(std::chrono::minutes(1), [&] { return run.DoEvents(1); });
-      ASSERT_TRUE(resumed.ok()) << resumed;
+      ASSERT_TRUE(Retry([&] { return run.DoEvents(1); }));
       ASSERT_TRUE(run.DoEvents(25).ok());
       ASSERT_TRUE(run.Check().ok());
       run.Close();
@@ -238,8 +226,7 @@ TEST_P(RowFilesDiskTest, AFullRealDiskIsAStatusToo) {
     EXPECT_TRUE(absl::IsResourceExhausted(full)) << full;
     EXPECT_TRUE(run.Check().ok());
     small.Free();
-    const absl::Status resumed = RetryFor(std::chrono::minutes(1), [&] { return run.DoEvents(3); });
-    ASSERT_TRUE(resumed.ok()) << resumed;
+    ASSERT_TRUE(Retry([&] { return run.DoEvents(3); }));
   }
   run.Close();
   ASSERT_TRUE(run.Open().ok());

@@ -4,20 +4,18 @@
 #include <gtest/gtest.h>
 #include <rocksdb/db.h>
 
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
-#include "base/clock.h"
 #include "l3_rocksdb/database.h"
 #include "l3_rocksdb/files/page_store.h"
 #include "l3_rocksdb/salvage/verify.h"
+#include "testing/await.h"
 #include "tests/faults/failing_disk.h"
 #include "tests/faults/one_table.h"
 #include "tests/faults/store_run.h"
@@ -253,9 +251,8 @@ class FullDiskDropTest : public FailingDiskTest {
   // A flush or a compaction that reads them goes on until its end.
   void ExpectGone(const Rows& rows) const {
     EXPECT_FALSE(IsListed(rows));
-    const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::minutes(1));
-    while (CountOnDisk(rows.files) > 0 && RealClock().Now() < deadline) std::this_thread::yield();
-    EXPECT_EQ(CountOnDisk(rows.files), 0u) << "its files are still there";
+    EXPECT_TRUE(AwaitCondition([&] { return CountOnDisk(rows.files) == 0; }))
+        << "its files are still there";
   }
   bool IsReserved() const {
     return std::filesystem::exists(directory_.path("store") + "/hps.reserve");

@@ -11,6 +11,7 @@
 #include "l2_layered/layered_tier.h"
 #include "l2_memory/memory_tier.h"
 #include "l2_redis/test_redis_contract.h"
+#include "testing/await.h"
 #include "tier/redis_tier.h"
 
 namespace hps {
@@ -18,7 +19,6 @@ namespace {
 
 constexpr uint64_t kTable = 7;
 constexpr size_t kRowBytes = 64;
-constexpr auto kPatience = std::chrono::seconds(60);
 
 std::unique_ptr<LossyTier> TierOn(const RedisConfig& config) {
   auto redis = MakeRedisTier(config);
@@ -79,9 +79,11 @@ class MemoryRedisTest : public ::testing::Test {
     }
     return hits;
   }
-  void Recover() {
-    const TimePoint end = RealClock().Now() + kPatience;
-    for (Insert(); Fetch() < kKeys; Insert()) ASSERT_LT(RealClock().Now(), end);
+  testing::AssertionResult Recovers() {
+    return AwaitCondition([&] {
+      Insert();
+      return HasFatalFailure() || Fetch() == kKeys;
+    });
   }
 
   std::unique_ptr<LossyTier> tier_;
@@ -151,7 +153,7 @@ TEST_F(MemoryRedisTest, MemoryKeepsItsRowsWhenRedisForgets) {
   const size_t near = Fetch();
   EXPECT_GT(near, 0u);
   EXPECT_LT(near, kKeys / 2);
-  Recover();
+  ASSERT_TRUE(Recovers());
 }
 
 TEST_F(MemoryRedisTest, MemoryAnswersWhileRedisIsDown) {
@@ -159,7 +161,7 @@ TEST_F(MemoryRedisTest, MemoryAnswersWhileRedisIsDown) {
   RedisConfig config = redis.Config();
   config.timeout = std::chrono::milliseconds(300);
   Open(config);
-  Recover();
+  ASSERT_TRUE(Recovers());
   for (int round = 0; round < 3; ++round) {
     redis.Kill(0);
     EXPECT_GT(Fetch(), 0u);
@@ -168,7 +170,7 @@ TEST_F(MemoryRedisTest, MemoryAnswersWhileRedisIsDown) {
     redis.Start(0);
     Fetch();
     Update();
-    Recover();
+    ASSERT_TRUE(Recovers());
   }
 }
 
@@ -179,7 +181,7 @@ TEST_F(MemoryRedisTest, NoRowGoesBackWhileMastersAreReplaced) {
   RedisConfig config = redis.Config();
   config.timeout = std::chrono::milliseconds(300);
   Open(config);
-  Recover();
+  ASSERT_TRUE(Recovers());
   for (size_t master = 0; master < 2; ++master) {
     Update();
     redis.Kill(master);
@@ -189,7 +191,7 @@ TEST_F(MemoryRedisTest, NoRowGoesBackWhileMastersAreReplaced) {
       Insert();
     }
     redis.Start(master);
-    Recover();
+    ASSERT_TRUE(Recovers());
   }
 }
 

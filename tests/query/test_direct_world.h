@@ -11,13 +11,13 @@
 #include <numeric>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/executor.h"
 #include "l2_memory/memory_tier.h"
 #include "query/test_query_world.h"
 #include "serving/l2_pinner.h"
+#include "testing/await.h"
 #include "testing/faults/fault_cache.h"
 #include "tests/query/test_level1.h"
 
@@ -59,14 +59,11 @@ class DirectWorldTest : public testing::Test {
     StampedQuery rows(number, KeysFrom(0, filled_count), 1, row_bytes);
     EXPECT_TRUE(table->Insert(rows.batch(), 0).ok());
     auto* const direct = dynamic_cast<DirectReadable*>(table.get());
-    const TimePoint end = RealClock().Now() + kWaitMax;
-    for (std::optional<size_t> reads; RealClock().Now() < end; std::this_thread::yield()) {
-      reads = direct->BeginDirectReads();
-      if (!reads.has_value()) continue;
-      direct->EndDirectReads(*reads);
-      return table;
-    }
-    ADD_FAILURE() << "not pinned in time";
+    EXPECT_TRUE(AwaitCondition([&] {
+      const std::optional<size_t> reads = direct->BeginDirectReads();
+      if (reads.has_value()) direct->EndDirectReads(*reads);
+      return reads.has_value();
+    })) << "not pinned";
     return table;
   }
 

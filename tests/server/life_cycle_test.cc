@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/core/test_server_world.h"
+#include "testing/await.h"
 
 namespace hps::server {
 namespace {
@@ -80,9 +81,7 @@ class ServerLifeCycleTest : public ::testing::Test {
   // Waits until at least `count` more calls were answered, so that each step meets some.
   static void AwaitCalls(const Watched& watched, uint64_t count) {
     const uint64_t until = watched.answered + count;
-    const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::minutes(1));
-    while (watched.answered < until && RealClock().Now() < deadline) std::this_thread::yield();
-    EXPECT_GE(watched.answered, until);
+    EXPECT_TRUE(AwaitCondition([&] { return watched.answered >= until; }));
   }
   LevelStatistics L2Of(const std::string& model) {
     LevelStatistics sum;
@@ -109,8 +108,7 @@ TEST_F(ServerLifeCycleTest, LoadAndUnloadFailNobodyElse) {
     EXPECT_EQ(L2Of("goes").bytes_max, 0u) << "its memory is back when Unload returns";
     AwaitCalls(stays, 3);
     const uint64_t refused = goes.unavailable;
-    const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::minutes(1));
-    while (goes.unavailable == refused && RealClock().Now() < deadline) std::this_thread::yield();
+    EXPECT_TRUE(AwaitCondition([&] { return goes.unavailable > refused; }));
     ASSERT_TRUE(world_.core().repository().Load("goes").ok());
     EXPECT_GT(L2Of("goes").bytes_max, 0u);
   }

@@ -6,7 +6,6 @@
 #include <memory>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "server/core/call_state.h"
@@ -87,21 +86,16 @@ class CapacityWorld : public ::testing::Test {
   }
   const BufferPool& pool() const { return dynamic_cast<ConnectionServer&>(*server_).pool(); }
   // What the last request held is given back after its answer has gone.
-  void AwaitIdle() { AwaitLent(0, /*in_flight=*/false); }
-  // `in_flight`: a call is admitted.
-  void AwaitLent(uint64_t lent_bytes, bool in_flight) {
-    const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::seconds(30));
+  testing::AssertionResult AwaitIdle() { return AwaitLent(0, /*in_flight=*/false); }
+  // `in_flight`: a call is admitted. For a moment there may be more: a connection that throws away
+  // what its client still sends takes a buffer again for each piece.
+  testing::AssertionResult AwaitLent(uint64_t lent_bytes, bool in_flight) {
     const Admission& admission = world_.core().engine().admission();
-    // Asked once per turn: a connection that throws away what its client still sends takes a buffer
-    // again for each piece.
-    bool is_there = false;
-    while (!is_there && RealClock().Now() < deadline) {
-      is_there =
-          pool().lent_bytes() == lent_bytes && (admission.bytes_in_flight() > 0) == in_flight;
-      std::this_thread::yield();
-    }
-    EXPECT_TRUE(is_there) << pool().lent_bytes() << " bytes lent, " << admission.bytes_in_flight()
-                          << " in flight";
+    return AwaitCondition([&] {
+             return pool().lent_bytes() == lent_bytes &&
+                    (admission.bytes_in_flight() > 0) == in_flight;
+           })
+           << pool().lent_bytes() << " bytes lent, " << admission.bytes_in_flight() << " in flight";
   }
 
   static constexpr std::string_view kPath = "/v2/models/m/infer";
@@ -131,7 +125,7 @@ class LimitsTest : public CapacityWorld, public ::testing::WithParamInterface<ui
          {Post(kPath, body, fields), Chunked(body, fields), Post(kPath, packed, packed_fields),
           Chunked(packed, packed_fields)}) {
       SCOPED_TRACE(request.substr(0, request.find("\r\n\r\n")));
-      AwaitIdle();
+      ASSERT_TRUE(AwaitIdle());
       HttpClient client(server_->address());
       client.Send(request);
       const HttpReply reply = client.Read();
@@ -139,7 +133,7 @@ class LimitsTest : public CapacityWorld, public ::testing::WithParamInterface<ui
       if (reply.code == 200) {
         ExpectRow(reply.body);
       } else {
-        AwaitIdle();  // while the client stays: the next request could need it
+        ASSERT_TRUE(AwaitIdle());  // while the client stays: the next request could need it
       }
     }
   }
@@ -156,7 +150,7 @@ class LimitsTest : public CapacityWorld, public ::testing::WithParamInterface<ui
   }
   void ExpectCall(std::string_view framed, bool is_packed, int code) {
     SCOPED_TRACE(testing::Message() << framed.size() << " bytes, packed: " << is_packed);
-    AwaitIdle();
+    ASSERT_TRUE(AwaitIdle());
     Http2Client client(server_->address());
     client.Begin();
     client.Settle();
@@ -256,7 +250,7 @@ class CountTest : public CapacityWorld {
     const std::string first = Framed(Field(1, "m") + Input("t", "INT64", {1}) +
                                      Field(7, AsText(std::as_bytes(std::span(&key, 1)))));
     const std::string second = Framed(std::string(bytes, 'x'));
-    AwaitIdle();
+    ASSERT_TRUE(AwaitIdle());
     gate_->Close();
     client_->SendFields(stream, CallFields("/inference.GRPCInferenceService/ModelStreamInfer"));
     client_->SendData(stream, first + second.substr(0, kPieceBytes), /*end=*/false);
@@ -320,7 +314,7 @@ TEST_F(LargestAnswerTest, WhatCanNeverBeAnsweredIsOverALimit) {
                      R"(],"parameters":{"binary_data_size":)", count * 8,
                      R"(}}],"outputs":[{"name":"t"},{"name":"t.status"}]})");
     const std::vector<int64_t> keys(static_cast<size_t>(count), 7);
-    AwaitIdle();
+    ASSERT_TRUE(AwaitIdle());
     const HttpReply reply =
         HttpClient(server_->address())
             .Ask(Post(kPath, json + std::string(AsText(std::as_bytes(std::span(keys)))),
@@ -366,7 +360,7 @@ class ReleaseTest : public CapacityWorld {
   // Catches: another request that is admitted while this one's memory is still taken, and then has
   // none for its answer.
   void ExpectReleased(uint64_t calls) {
-    AwaitIdle();
+    ASSERT_TRUE(AwaitIdle());
     EXPECT_EQ(clock_->asked(), 2 * calls);
     EXPECT_GT(clock_->with_answer(), 0u);
     EXPECT_EQ(clock_->at_release(), 0u) << "bytes were lent when the share was given back";
@@ -441,14 +435,14 @@ TEST_F(ReleaseTest, AnAnswerThatIsNotTakenHoldsNothingOfItsRequestOverGrpc) {
       EXPECT_TRUE(AwaitLatch(prepared));
       const bool has_rows = model == "m";
       constexpr size_t kBesideBytes = 256;
-      AwaitLent(has_rows ? BufferPool::LentFor(keys.size() * sizeof(float) + kBesideBytes) : 0,
-                /*in_flight=*/has_rows);
+      const uint64_t lent = BufferPool::LentFor(keys.size() * sizeof(float) + kBesideBytes);
+      ASSERT_TRUE(AwaitLent(has_rows ? lent : 0, /*in_flight=*/has_rows));
       client.Send(Http2Frame{NGHTTP2_WINDOW_UPDATE, 0, stream, BigEndian(1 << 20, 4)});
       EXPECT_EQ(client.Await(stream).code(), method == "ModelInfer" && !has_rows ? 5 : 0);
       stream += 2;
     }
   }
-  AwaitIdle();
+  ASSERT_TRUE(AwaitIdle());
 }
 
 // Catches: packed messages of a stream that are mixed up, or leave memory behind, where they come
@@ -491,7 +485,7 @@ TEST_F(ReleaseTest, PackedMessagesOfAStreamThatComeAtOnceAreAnsweredInOrder) {
       const std::string row = got.substr(at - sizeof(float), sizeof(float));
       EXPECT_TRUE(ServerWorld::IsRow("m/t", key, 1, AsBytes(std::string_view(row)))) << key;
     }
-    AwaitIdle();  // the stream is open
+    ASSERT_TRUE(AwaitIdle());  // the stream is open
   }
   client.SendData(1, "", /*end=*/true);
   EXPECT_EQ(client.Await(1).code(), 0);

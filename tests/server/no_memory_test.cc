@@ -6,7 +6,6 @@
 
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "server/core/test_server_world.h"
@@ -15,6 +14,7 @@
 #include "server/http/test_http_world.h"
 #include "server/net/connection_server.h"
 #include "server/pages/pages.h"
+#include "testing/await.h"
 #include "testing/memory/failing_new.h"
 
 namespace hps::server {
@@ -37,14 +37,12 @@ class NoMemoryTest : public ::testing::Test {
   }
 
   void ExpectAllGivenBack() {
-    const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::seconds(30));
-    const auto in_flight = [&] {
-      return world_.core().engine().admission().bytes_in_flight() +
-             world_.core().engine().admission().keys_in_flight() +
-             world_.core().engine().admission().calls_in_flight();
-    };
-    while (in_flight() != 0 && RealClock().Now() < deadline) std::this_thread::yield();
-    EXPECT_EQ(in_flight(), 0u);
+    const Admission& admission = world_.core().engine().admission();
+    EXPECT_TRUE(AwaitCondition([&] {
+      return admission.bytes_in_flight() + admission.keys_in_flight() +
+                 admission.calls_in_flight() ==
+             0;
+    }));
   }
 
   void StartHttp() {
@@ -70,9 +68,7 @@ class NoMemoryTest : public ::testing::Test {
   // be something: of a connection that has just ended, or to read the client's end.
   void ExpectNothingLent() const {
     const BufferPool& pool = dynamic_cast<ConnectionServer&>(*server_).pool();
-    const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::seconds(30));
-    while (pool.lent_bytes() > 0 && RealClock().Now() < deadline) std::this_thread::yield();
-    EXPECT_EQ(pool.lent_bytes(), 0u);
+    EXPECT_TRUE(AwaitCondition([&] { return pool.lent_bytes() == 0; }));
   }
 
   // Every allocation of a request fails once, from its connection on.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "server/core/test_server_world.h"
+#include "testing/await.h"
 
 namespace hps::server {
 namespace {
@@ -33,20 +34,16 @@ class AllTaken {
     }
   }
   void GiveBack() {
-    EXPECT_TRUE(Await(first_rounds_));
+    EXPECT_TRUE(AwaitLatch(first_rounds_));
     calls_.clear();
     given_back_.CountDown();
   }
   void EndFirstRound() {
     first_rounds_.CountDown();
-    EXPECT_TRUE(Await(given_back_));
+    EXPECT_TRUE(AwaitLatch(given_back_));
   }
 
  private:
-  static bool Await(Latch& latch) {
-    return latch.WaitUntil(DeadlineAfter(RealClock(), std::chrono::minutes(1)));
-  }
-
   const std::vector<Key> keys_ = std::vector<Key>(kKeys);
   std::vector<std::unique_ptr<TestCall>> calls_;
   Latch first_rounds_{kThreads};
@@ -84,7 +81,8 @@ void Offer(ServerWorld& world, uint64_t seed, AllTaken& all_taken, Counts& count
       }
     }
     for (TestCall* call : running) {
-      if (!call->Await() || call->done_count() != 1) ++counts.wrong;
+      ASSERT_TRUE(call->Await());
+      if (call->done_count() != 1) ++counts.wrong;
       if (call->status().ok()) {
         ++counts.answered;
       } else if (call->status().code() == absl::StatusCode::kDeadlineExceeded) {
@@ -111,6 +109,7 @@ TEST(OverloadTest, EveryCallEndsOnceAndAllCapacityComesBack) {
     threads.emplace_back([&, i] { Offer(world, i + 1, all_taken, counts); });
   all_taken.GiveBack();
   for (std::thread& thread : threads) thread.join();
+  if (HasFatalFailure()) return;
 
   EXPECT_EQ(counts.wrong, 0u);
   EXPECT_EQ(counts.offered, uint64_t{kThreads} * kRounds * kCallsAtOnce);

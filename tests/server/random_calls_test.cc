@@ -163,13 +163,13 @@ TEST(RandomCallsTest, EveryRowIsRight) {
   world.ImportAll(tables);
   world.Start();
   constexpr int kThreads = 6;
-  constexpr int kCalls = 200;
+  const uint64_t calls = 10 * Trials(20);
   std::atomic<uint64_t> right = 0;
   std::vector<std::thread> threads;
   for (uint64_t i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
       Caller caller(world.inference(), seed + i);
-      for (int call = 0; call < kCalls; ++call) {
+      for (uint64_t call = 0; call < calls; ++call) {
         const bool ok = call % 10 == 9  ? caller.CallWrong()
                         : call % 2 == 0 ? caller.CallByTable()
                                         : caller.CallByKeys();
@@ -179,8 +179,8 @@ TEST(RandomCallsTest, EveryRowIsRight) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(right, uint64_t{kThreads} * kCalls);
-  EXPECT_EQ(world.core().Snapshot().models.at(0).requests, uint64_t{kThreads} * kCalls * 9 / 10);
+  EXPECT_EQ(right, kThreads * calls);
+  EXPECT_EQ(world.core().Snapshot().models.at(0).requests, kThreads * calls * 9 / 10);
   EXPECT_EQ(world.core().engine().admission().calls_in_flight(), 0u);
 }
 

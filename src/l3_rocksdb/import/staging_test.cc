@@ -18,6 +18,7 @@
 #include "l3_rocksdb/import/bulk_import.h"
 #include "l3_rocksdb/import/import_commit.h"
 #include "l3_rocksdb/test_store.h"
+#include "testing/await.h"
 #include "testing/faults/fault_points.h"
 
 namespace hps {
@@ -192,8 +193,7 @@ TEST_F(StagingTest, NothingIsRemovedWhileTheOwnerCommits) {
   FaultPoints::Arm("l3.import.before_families", {.action = FaultAction::kWait});
   absl::StatusOr<bool> changed = false;
   std::thread owner([&] { changed = server_->Refresh(); });
-  EXPECT_TRUE(FaultPoints::AwaitWaiting("l3.import.before_families",
-                                        DeadlineAfter(RealClock(), kFaultWaitMax)));
+  EXPECT_TRUE(AwaitCondition([] { return FaultPoints::IsWaiting("l3.import.before_families"); }));
   Stage({"a"}, 20);
   EXPECT_EQ(WaitingImports(), (Waiting{{{"m/a"}, 10}, {{"m/a"}, 20}}));
   FaultPoints::DisarmAll();

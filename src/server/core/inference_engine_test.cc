@@ -15,6 +15,7 @@
 #include "server/core/store_repository.h"
 #include "server/core/test_server_world.h"
 #include "server/core/test_watched_models.h"
+#include "testing/await.h"
 #include "testing/fakes/manual_executor.h"
 
 namespace hps::server {
@@ -512,15 +513,14 @@ TEST_F(InferenceEngineTest, AnUnloadWaitsForTheCallsThatRun) {
   RunWith(running, [&] {
     watch_->set_hook({});
     unload = std::thread([&] { unloaded = world_.core().repository().Unload("m"); });
-    const auto is_unloaded = [&] {
+    ASSERT_TRUE(AwaitCondition([&] {
       return world_.store().models().List().at(0).condition == ModelCondition::kUnloaded;
-    };
-    const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::minutes(1));
-    while (!is_unloaded() && RealClock().Now() < deadline) std::this_thread::yield();
+    }));
     EXPECT_EQ(refused.Start(engine()).code(), absl::StatusCode::kUnavailable);
     EXPECT_TRUE(other.Start(engine()).ok());
   });
   unload.join();
+  if (HasFatalFailure()) return;
   EXPECT_TRUE(unloaded.ok()) << unloaded;
   EXPECT_TRUE(HasRows(running, "m/t"));
   EXPECT_TRUE(HasRows(other, "n/t"));

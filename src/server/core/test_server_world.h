@@ -21,6 +21,7 @@
 #include "server/core/inference_call.h"
 #include "server/core/protocol_server.h"
 #include "server/core/server_core.h"
+#include "testing/await.h"
 
 namespace hps::server {
 
@@ -87,7 +88,7 @@ class TestCall final : public InferenceCall {
     Reset();
     done_count_ = 0;
   }
-  bool Await() { return done_.WaitUntil(DeadlineAfter(RealClock(), std::chrono::minutes(1))); }
+  testing::AssertionResult Await() { return AwaitLatch(done_); }
   bool is_done() const { return done_.IsOpen(); }
   const absl::Status& status() const { return status_; }
   int done_count() const { return done_count_; }

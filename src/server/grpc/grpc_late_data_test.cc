@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/limits.h"
@@ -14,6 +13,7 @@
 #include "server/grpc/test_gated_inference.h"
 #include "server/grpc/test_http2_client.h"
 #include "server/grpc_codec/test_infer_messages.h"
+#include "testing/await.h"
 
 namespace hps::server {
 namespace {
@@ -49,13 +49,8 @@ class GrpcLateDataTest : public testing::Test {
     EXPECT_EQ(client_->Await(id).code(), 8) << client_->answer(id).message();
   }
 
-  bool AwaitNoConnections() {
-    const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::minutes(1));
-    while (world_.core().Snapshot().connections_grpc > 0) {
-      if (RealClock().Now() > deadline) return false;
-      std::this_thread::yield();
-    }
-    return true;
+  testing::AssertionResult AwaitNoConnections() {
+    return AwaitCondition([&] { return world_.core().Snapshot().connections_grpc == 0; });
   }
 
   ServerWorld world_;

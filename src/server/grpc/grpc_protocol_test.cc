@@ -17,6 +17,7 @@
 #include "server/grpc/test_http2_client.h"
 #include "server/grpc_codec/test_infer_messages.h"
 #include "server/grpc_codec/wire_format.h"
+#include "testing/await.h"
 #include "testing/trials.h"
 
 namespace hps::server {
@@ -87,13 +88,9 @@ class GrpcProtocolTest : public testing::Test {
   // Expects that the server still answers and holds nothing of ended calls.
   void ExpectWell(int tries = 1) {
     const auto client = ConnectAndCall(tries);
-    const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::seconds(30));
-    const auto held = [&] {
-      return world_.core().engine().admission().bytes_in_flight() +
-             world_.core().engine().admission().keys_in_flight();
-    };
-    while (held() != 0 && RealClock().Now() < deadline) std::this_thread::yield();
-    EXPECT_EQ(held(), 0u);
+    const Admission& admission = world_.core().engine().admission();
+    EXPECT_TRUE(AwaitCondition(
+        [&] { return admission.bytes_in_flight() + admission.keys_in_flight() == 0; }));
   }
   uint64_t bad_requests(BadRequestReason reason) {
     const ServerStatistics statistics = world_.core().Snapshot();
@@ -329,11 +326,8 @@ TEST_F(GrpcProtocolTest, AClientThatNeverReadsIsCutOff) {
   const auto client = Connect({{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 0x7fffffff}});
   client->Send(Http2Frame{NGHTTP2_WINDOW_UPDATE, 0, 0, BigEndian(0x7fff0000, 4)});
   const std::string request = InferRequest(2000);
-  const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::seconds(30));
   for (uint32_t id = 1; id < 2000 && client->Call(id, kInfer, request); id += 2) continue;
-  while (bad_requests(BadRequestReason::kTimeout) == 0 && RealClock().Now() < deadline)
-    std::this_thread::yield();
-  EXPECT_GE(bad_requests(BadRequestReason::kTimeout), 1u);
+  ASSERT_TRUE(AwaitCondition([&] { return bad_requests(BadRequestReason::kTimeout) > 0; }));
   ExpectWell();
 }
 

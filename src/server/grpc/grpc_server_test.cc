@@ -7,6 +7,7 @@
 
 #include "server/grpc/control_methods.h"
 #include "server/grpc/test_grpc_world.h"
+#include "testing/await.h"
 #include "testing/trials.h"
 
 namespace hps::server {
@@ -239,11 +240,11 @@ TEST_F(GrpcServerTest, StatisticsCountWhatWasAnswered) {
   request.set_name("m");
   inference::ModelStatisticsResponse response;
   // A call is counted when its answer has been sent, just before its object is released.
-  const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::minutes(1));
-  do {
+  ASSERT_TRUE(AwaitCondition([&] {
     grpc::ClientContext context;
-    ASSERT_TRUE(stub_->ModelStatistics(&context, request, &response).ok());
-  } while (response.model_stats(0).inference_count() < 3 && RealClock().Now() < deadline);
+    EXPECT_TRUE(stub_->ModelStatistics(&context, request, &response).ok());
+    return response.model_stats_size() != 1 || response.model_stats(0).inference_count() >= 3;
+  }));
   ASSERT_EQ(response.model_stats_size(), 1);
   EXPECT_EQ(response.model_stats(0).inference_count(), 3U);
   const inference::InferStatistics& times = response.model_stats(0).inference_stats();
@@ -359,11 +360,7 @@ TEST_F(GrpcServerTest, CancelledCallsGiveTheirCapacityBack) {
   EXPECT_EQ(world_.core().Snapshot().keys_in_flight, 20U);
   EXPECT_TRUE(gate_->AwaitCancelled(20)) << "the server has heard of it";
   gate_->Open();
-  const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::seconds(30));
-  while (world_.core().Snapshot().keys_in_flight != 0 && RealClock().Now() < deadline) {
-    std::this_thread::yield();
-  }
-  EXPECT_EQ(world_.core().Snapshot().keys_in_flight, 0U);
+  ASSERT_TRUE(AwaitCondition([&] { return world_.core().Snapshot().keys_in_flight == 0; }));
   EXPECT_EQ(world_.core().Snapshot().models[0].batches, 0U) << "nobody wants the rows";
   inference::ModelInferResponse response;
   EXPECT_TRUE(Infer(Request({1}), &response).ok());
@@ -412,15 +409,13 @@ TEST_F(GrpcServerTest, AConnectionHasSoManyStreams) {
   first.stream->WritesDone();
   EXPECT_TRUE(first.stream->Finish().ok());
   // The place is free when the server has seen the end of the stream.
-  bool answered = false;
-  const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::minutes(1));
-  while (!answered && RealClock().Now() < deadline) {
+  EXPECT_TRUE(AwaitCondition([&] {
     Stream again(*stub_);
-    answered = again.Ask();
+    const bool answered = again.Ask();
     again.stream->WritesDone();
     again.stream->Finish();
-  }
-  EXPECT_TRUE(answered);
+    return answered;
+  }));
   second.stream->WritesDone();
   EXPECT_TRUE(second.stream->Finish().ok());
 }

@@ -6,12 +6,12 @@
 
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "server/core/protocol_server.h"
 #include "server/core/test_server_world.h"
 #include "server/grpc/test_http2_client.h"
 #include "server/grpc_codec/test_infer_messages.h"
+#include "testing/await.h"
 
 namespace hps::server {
 namespace {
@@ -52,10 +52,8 @@ class GrpcSlowSocketTest : public testing::Test {
     client.Call(id, kInfer, Field(1, "m") + Input("t", "INT64", {kRows}) + Field(7, keys));
   }
   uint64_t held() { return world_.core().engine().admission().bytes_in_flight(); }
-  bool AwaitHeld(uint64_t bytes_max) {
-    const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::seconds(30));
-    while (held() > bytes_max && RealClock().Now() < deadline) std::this_thread::yield();
-    return held() <= bytes_max;
+  testing::AssertionResult AwaitHeld(uint64_t bytes_max) {
+    return AwaitCondition([&] { return held() <= bytes_max; });
   }
   // Whether a client that always waits for some answers is served for this time.
   bool IsServedFor(Duration time) {
@@ -104,14 +102,13 @@ TEST_F(GrpcSlowSocketTest, AnswersThatWereTakenGiveTheirRoomBack) {
   const auto client = Connect();
   constexpr uint32_t kCalls = 60;
   for (uint32_t i = 0; i < kCalls; ++i) Ask(*client, 2 * i + 1);
-  const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::seconds(30));
-  while (world_.core().Snapshot().models[0].requests < kCalls && RealClock().Now() < deadline)
-    std::this_thread::yield();
+  ASSERT_TRUE(
+      AwaitCondition([&] { return world_.core().Snapshot().models[0].requests >= kCalls; }));
   const uint64_t before = held();
   ASSERT_GE(before, kCalls / 2 * kRows * kDim * sizeof(float)) << "few have left yet";
   for (uint32_t i = 0; i < kCalls / 2; ++i)
     ASSERT_EQ(client->Await(2 * i + 1).code(), 0) << client->answer(2 * i + 1).message();
-  EXPECT_TRUE(AwaitHeld(before * 3 / 4)) << held() << " of " << before;
+  ASSERT_TRUE(AwaitHeld(before * 3 / 4)) << held() << " of " << before;
   for (uint32_t i = kCalls / 2; i < kCalls; ++i) EXPECT_EQ(client->Await(2 * i + 1).code(), 0);
   EXPECT_TRUE(AwaitHeld(0));
 }

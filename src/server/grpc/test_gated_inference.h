@@ -2,13 +2,13 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <functional>
 #include <vector>
 
 #include "base/macros.h"
 #include "base/mutex.h"
 #include "server/core/inference.h"
+#include "testing/await.h"
 
 namespace hps::server {
 
@@ -27,7 +27,6 @@ class GatedInference final : public Inference {
       MutexLock lock(mutex_);
       if (closed_) {
         waiting_.push_back(&call);
-        changed_.NotifyAll();
         return;
       }
     }
@@ -36,9 +35,7 @@ class GatedInference final : public Inference {
 
   void Cancel(InferenceCall& call) override {
     inference_.Cancel(call);
-    MutexLock lock(mutex_);
     ++cancelled_;
-    changed_.NotifyAll();
   }
   bool HasRoom() const override { return has_room && inference_.HasRoom(); }
   Duration TimeFor(Duration timeout) const override {
@@ -54,26 +51,19 @@ class GatedInference final : public Inference {
   std::function<Duration(Duration)> time_for;  // replaces the core's
   std::atomic<bool> has_room = true;
 
-  bool AwaitCancelled(size_t count) {
-    MutexLock lock(mutex_);
-    const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::seconds(30));
-    while (cancelled_ < count) {
-      if (!changed_.WaitUntil(mutex_, deadline)) return false;
-    }
-    return true;
+  testing::AssertionResult AwaitCancelled(size_t count) {
+    return AwaitCondition([&] { return cancelled_ >= count; });
   }
 
   void Close() {
     MutexLock lock(mutex_);
     closed_ = true;
   }
-  bool AwaitWaiting(size_t count) {
-    MutexLock lock(mutex_);
-    const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::seconds(30));
-    while (waiting_.size() < count) {
-      if (!changed_.WaitUntil(mutex_, deadline)) return false;
-    }
-    return true;
+  testing::AssertionResult AwaitWaiting(size_t count) {
+    return AwaitCondition([&] {
+      MutexLock lock(mutex_);
+      return waiting_.size() >= count;
+    });
   }
   void Open() {
     std::vector<InferenceCall*> calls;
@@ -87,9 +77,8 @@ class GatedInference final : public Inference {
 
  private:
   Inference& inference_;
+  std::atomic<size_t> cancelled_ = 0;
   Mutex mutex_;
-  CondVar changed_;
-  size_t cancelled_ HPS_GUARDED_BY(mutex_) = 0;
   bool closed_ HPS_GUARDED_BY(mutex_) = false;
   std::vector<InferenceCall*> waiting_ HPS_GUARDED_BY(mutex_);
 };

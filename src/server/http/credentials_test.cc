@@ -8,7 +8,6 @@
 #include <fstream>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -102,12 +101,10 @@ TEST_F(CredentialsTest, LoadsBeyondThoseThatWaitAreRefusedAndCounted) {
     clients.push_back(Connect());
     clients.back()->Send(load);
   }
-  const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::seconds(20));
-  while (Refused("capacity") == 0 && RealClock().Now() < deadline) std::this_thread::yield();
+  EXPECT_TRUE(AwaitCondition([&] { return Refused("capacity") > 0; }));
   end.CountDown();
   size_t refused = 0;
   for (const auto& client : clients) refused += client->Read().code == 429 ? 1 : 0;
-  EXPECT_GT(refused, 0U);
   EXPECT_EQ(Refused("capacity"), refused);
 }
 
@@ -235,10 +232,11 @@ TEST_F(CredentialsTest, TlsConnectionsTakeOfTheServersBytes) {
   Start();
   std::vector<std::unique_ptr<HttpClient>> clients;
   for (int i = 0; i < 16; ++i) clients.push_back(std::make_unique<HttpClient>(server_->address()));
-  while (inference_.admission.bytes_in_flight() != uint64_t{1} << 20) std::this_thread::yield();
+  ASSERT_TRUE(
+      AwaitCondition([&] { return inference_.admission.bytes_in_flight() == uint64_t{1} << 20; }));
   EXPECT_TRUE(HttpClient(server_->address()).AtEnd()) << "there is no room for one more";
   clients.clear();
-  while (inference_.admission.bytes_in_flight() != 0) std::this_thread::yield();
+  ASSERT_TRUE(AwaitCondition([&] { return inference_.admission.bytes_in_flight() == 0; }));
   EXPECT_EQ(AskOverTls(server_->address(), Get("/v2", "Connection: close\r\n")), 200);
 }
 

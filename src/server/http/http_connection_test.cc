@@ -7,20 +7,15 @@
 
 #include "server/http/compression.h"
 #include "server/http/test_http_world.h"
+#include "testing/await.h"
 
 namespace hps::server {
 namespace {
 
 class ConnectionTest : public HttpWorld {
  protected:
-  // Until the server has `count` connections, or a minute has passed.
-  bool AwaitConnections(uint64_t count) const {
-    const TimePoint end = RealClock().Now() + std::chrono::minutes(1);
-    while (Counted().connections_http != count) {
-      if (RealClock().Now() > end) return false;
-      std::this_thread::yield();
-    }
-    return true;
+  testing::AssertionResult AwaitConnections(uint64_t count) const {
+    return AwaitCondition([&] { return Counted().connections_http == count; });
   }
   // Whether a client that takes an answer of 32 MiB little by little gets all of it.
   bool IsAnsweredWhenReadSlowly() {
@@ -303,7 +298,7 @@ TEST_F(ConnectionTest, TwoThousandIdleConnectionsHoldNothing) {
   ASSERT_GE(files.rlim_max, 4200u) << "this test needs 4,200 descriptors";
   std::vector<std::unique_ptr<HttpClient>> clients;
   for (int i = 0; i < 2000; ++i) clients.push_back(Connect());
-  EXPECT_TRUE(AwaitConnections(2000));
+  ASSERT_TRUE(AwaitConnections(2000));
   EXPECT_EQ(clients[1000]->Ask(BinaryInfer({4})).code, 200);
   EXPECT_EQ(Ask(Get("/v2")).code, 200);
   for (size_t i = 0; i < clients.size(); i += 97) {
@@ -362,7 +357,7 @@ TEST_F(ConnectionTest, DrainEndsIdleConnectionsAtOnceAndBusyOnesAfterTheirAnswer
   const auto fresh = Connect();
   const auto busy = Connect();
   busy->Send(BinaryInfer({6}) + Get("/v2"));
-  while (running == nullptr) std::this_thread::yield();
+  ASSERT_TRUE(AwaitCondition([&] { return running != nullptr; }));
   std::thread drain(
       [&] { EXPECT_TRUE(server_->Drain(RealClock().Now() + std::chrono::minutes(1)).ok()); });
   EXPECT_TRUE(idle->AtEnd());
@@ -427,7 +422,7 @@ TEST_F(ConnectionTest, DrainCutsOffWhatDoesNotEnd) {
   slow->Send("GET /v2 HTTP/1.1\r\n");
   const auto busy = Connect();
   busy->Send(BinaryInfer({6}));
-  while (running == nullptr) std::this_thread::yield();
+  ASSERT_TRUE(AwaitCondition([&] { return running != nullptr; }));
   EXPECT_EQ(server_->Drain(RealClock().Now() + std::chrono::milliseconds(50)).code(),
             absl::StatusCode::kDeadlineExceeded);
   EXPECT_TRUE(slow->AtEnd());
@@ -459,12 +454,11 @@ TEST_F(ConnectionTest, ClientsThatHaveGoneGiveTheirCallsUp) {
   inference_.on_run = [&](InferenceCall& call) { running = &call; };
   inference_.on_cancel = [](InferenceCall& call) { call.OnDone(absl::CancelledError("gone")); };
   const auto await_running = [&] {
-    while (running == nullptr) std::this_thread::yield();
-    running = nullptr;
+    return AwaitCondition([&] { return running.exchange(nullptr) != nullptr; });
   };
   const auto reset = Connect();
   reset->Send(BinaryInfer({1}));
-  await_running();
+  ASSERT_TRUE(await_running());
   const linger at_once{.l_onoff = 1, .l_linger = 0};
   setsockopt(reset->fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
   reset->Close();
@@ -473,14 +467,14 @@ TEST_F(ConnectionTest, ClientsThatHaveGoneGiveTheirCallsUp) {
   // It may still read, and so it is left some time.
   const auto closed = Connect();
   closed->Send(BinaryInfer({2}));
-  await_running();
+  ASSERT_TRUE(await_running());
   closed->Close();
   EXPECT_TRUE(AwaitConnections(0));
   EXPECT_EQ(inference_.cancelled, 2u);
   const auto closed_before = Connect();
   closed_before->Send(BinaryInfer({2}));
   closed_before->EndSending();
-  await_running();
+  ASSERT_TRUE(await_running());
   EXPECT_TRUE(AwaitConnections(0));
   EXPECT_EQ(inference_.cancelled, 3u);
 }
@@ -491,7 +485,7 @@ TEST_F(ConnectionTest, DrainGivesCallsUpThatDoNotEnd) {
   inference_.on_cancel = [](InferenceCall& call) { call.OnDone(absl::CancelledError("cut")); };
   const auto client = Connect();
   client->Send(BinaryInfer({6}));
-  while (!running) std::this_thread::yield();
+  ASSERT_TRUE(AwaitCondition([&] { return running.load(); }));
   EXPECT_EQ(server_->Drain(RealClock().Now()).code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_TRUE(client->AtEnd());
   EXPECT_TRUE(AwaitConnections(0));

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/executor.h"
@@ -24,9 +23,7 @@ TEST_F(MemoryTest, AnAnswerThatIsNotReadHoldsNothingOfItsRequest) {
   Start();
   const auto await_lent = [this](uint64_t bytes) {
     const BufferPool& pool = dynamic_cast<ConnectionServer&>(*server_).pool();
-    const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::seconds(30));
-    while (pool.lent_bytes() != bytes && RealClock().Now() < deadline) std::this_thread::yield();
-    EXPECT_EQ(pool.lent_bytes(), bytes);
+    return AwaitCondition([&] { return pool.lent_bytes() == bytes; });
   };
   const std::vector<int64_t> keys(100'000, 7);
   Latch prepared(1);
@@ -37,7 +34,7 @@ TEST_F(MemoryTest, AnAnswerThatIsNotReadHoldsNothingOfItsRequest) {
   auto refused = Connect();
   refused->Send(BinaryInfer(keys));
   ASSERT_TRUE(AwaitLatch(prepared));
-  await_lent(0);
+  ASSERT_TRUE(await_lent(0));
   EXPECT_EQ(refused->Read().code, 400);
 
   Latch answered(1);
@@ -50,7 +47,7 @@ TEST_F(MemoryTest, AnAnswerThatIsNotReadHoldsNothingOfItsRequest) {
   auto served = Connect();
   served->Send(BinaryInfer({7}));
   ASSERT_TRUE(AwaitLatch(answered));
-  await_lent(BufferPool::LentFor(kUnreadBytes));
+  ASSERT_TRUE(await_lent(BufferPool::LentFor(kUnreadBytes)));
   EXPECT_EQ(served->Read().code, 200);
 }
 

@@ -11,6 +11,7 @@
 #include "server/core/server_statistics.h"
 #include "server/net/test_echo_server.h"
 #include "server/net/test_socket.h"
+#include "testing/await.h"
 
 namespace hps::server {
 namespace {
@@ -55,10 +56,8 @@ class ConnectionServerTest : public testing::Test {
     world_.counters.Fill(&statistics);
     return statistics.connections_http;
   }
-  void AwaitOpen(uint64_t count) const {
-    const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::seconds(30));
-    while (open_count() != count && RealClock().Now() < deadline) std::this_thread::yield();
-    EXPECT_EQ(open_count(), count);
+  testing::AssertionResult AwaitOpen(uint64_t count) const {
+    return AwaitCondition([&] { return open_count() == count; });
   }
 
   EchoWorld world_;
@@ -78,7 +77,7 @@ TEST_F(ConnectionServerTest, EverybodyIsServed) {
     });
   }
   for (std::thread& client : clients) client.join();
-  AwaitOpen(0);
+  ASSERT_TRUE(AwaitOpen(0));
 }
 
 TEST_F(ConnectionServerTest, MoreThanOneTurnAcceptsAreAccepted) {
@@ -88,7 +87,7 @@ TEST_F(ConnectionServerTest, MoreThanOneTurnAcceptsAreAccepted) {
   for (const auto& client : clients) EXPECT_EQ(client->Ask("here"), "here");
   EXPECT_EQ(open_count(), 300u);
   clients.clear();
-  AwaitOpen(0);
+  ASSERT_TRUE(AwaitOpen(0));
 }
 
 TEST_F(ConnectionServerTest, ConnectionsAreBounded) {
@@ -101,7 +100,7 @@ TEST_F(ConnectionServerTest, ConnectionsAreBounded) {
   EXPECT_EQ(Connect()->Read(), "");
   EXPECT_EQ(server_->refused, 1u);
   first.reset();
-  AwaitOpen(1);
+  ASSERT_TRUE(AwaitOpen(1));
   EXPECT_EQ(Connect()->Ask("3"), "3");
   EXPECT_EQ(second->Ask("2"), "2");
 }

@@ -17,8 +17,6 @@
 namespace hps::server {
 namespace {
 
-Deadline InAMinute() { return DeadlineAfter(RealClock(), std::chrono::minutes(1)); }
-
 // Two threads, and a descriptor that has something to say once.
 class EventLoopTest : public testing::Test, private EventLoop::Handler {
  protected:
@@ -45,10 +43,10 @@ class EventLoopTest : public testing::Test, private EventLoop::Handler {
     EXPECT_TRUE(AwaitLatch(handled_));
   }
   // Whether it was done, by whichever thread.
-  bool LeaveAndAwait(const std::function<void()>& wake) {
+  testing::AssertionResult LeaveAndAwait(const std::function<void()>& wake) {
     left_.fetch_add(1);
     wake();
-    const bool is_done = done_.WaitUntil(InAMinute());
+    const testing::AssertionResult is_done = AwaitLatch(done_);
     if (is_done) done_.Reset(1);
     return is_done;
   }

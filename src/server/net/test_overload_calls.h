@@ -13,6 +13,7 @@
 #include "base/executor.h"
 #include "base/mutex.h"
 #include "server/core/inference_call.h"
+#include "testing/await.h"
 
 namespace hps::server {
 
@@ -36,7 +37,7 @@ class OverloadCalls {
   void OnRun(const InferenceCall& call) {
     if (NumberOf(call) != 0) return;
     begun_.CountDown();
-    EXPECT_TRUE(Await(held_));
+    EXPECT_TRUE(AwaitLatch(held_));
   }
 
   // Sends call 0, until the thread is busy with it.
@@ -44,7 +45,7 @@ class OverloadCalls {
   void Hold(const Send& send) {
     const TimePoint sent = RealClock().Now();
     send();
-    EXPECT_TRUE(Await(begun_));
+    EXPECT_TRUE(AwaitLatch(begun_));
     first_took_ = RealClock().Now() - sent;
   }
   void Release() { held_.CountDown(); }
@@ -90,9 +91,6 @@ class OverloadCalls {
 
   static int64_t NumberOf(const InferenceCall& call) {
     return LoadLittleEndian<int64_t>(call.request.inputs[0].bytes.data());
-  }
-  static bool Await(Latch& latch) {
-    return latch.WaitUntil(DeadlineAfter(RealClock(), std::chrono::minutes(1)));
   }
 
   Duration first_took_{};  // from when call 0 was sent to when it was looked up

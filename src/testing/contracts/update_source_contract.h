@@ -24,6 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "testing/await.h"
 #include "update/update_source.h"
 
 namespace hps {
@@ -71,7 +72,6 @@ inline std::string PositionsText(const std::vector<StreamPosition>& positions) {
 class UpdateSourceContract : public ::testing::TestWithParam<UpdateStreamFactory> {
  protected:
   using Texts = std::vector<std::string>;
-  static constexpr auto kPatience = std::chrono::seconds(60);
 
   void SetUp() override {
     stream_ = GetParam().make();
@@ -104,31 +104,44 @@ class UpdateSourceContract : public ::testing::TestWithParam<UpdateStreamFactory
 
   // Polls until `is_done` is true of what has come since the source was made.
   template <typename IsDone>
-  void PollUntil(const IsDone& is_done) {
-    const TimePoint end = RealClock().Now() + kPatience;
-    while (!is_done()) {
-      ASSERT_LT(RealClock().Now(), end)
-          << texts_.size() << " records and " << events_.size() << " events came";
-      const TimePoint now = RealClock().Now();
-      absl::StatusOr<UpdateBatch> batch = source_->Poll(now + std::chrono::milliseconds(200));
-      ASSERT_TRUE(batch.ok()) << batch.status();
-      for (UpdateEvent& event : batch->events) {
-        texts_.push_back(absl::StrCat("event ", std::string(UpdateEventName(event.kind)), " ",
-                                      PositionsText(event.positions)));
-        events_.push_back(std::move(event));
-      }
-      largest_batch_ = std::max(largest_batch_, batch->records.size());
-      for (const UpdateRecord& record : batch->records) {
-        EXPECT_EQ(record.table, table_);
-        texts_.push_back(RecordText(record));
-      }
-    }
+  testing::AssertionResult PollUntil(const IsDone& is_done) {
+    return AwaitCondition([&] {
+             if (is_done()) return true;
+             const TimePoint now = RealClock().Now();
+             absl::StatusOr<UpdateBatch> batch =
+                 source_->Poll(now + std::chrono::milliseconds(200));
+             EXPECT_TRUE(batch.ok()) << batch.status();
+             if (!batch.ok()) return true;
+             for (UpdateEvent& event : batch->events) {
+               texts_.push_back(absl::StrCat("event ", std::string(UpdateEventName(event.kind)),
+                                             " ", PositionsText(event.positions)));
+               events_.push_back(std::move(event));
+             }
+             largest_batch_ = std::max(largest_batch_, batch->records.size());
+             for (const UpdateRecord& record : batch->records) {
+               EXPECT_EQ(record.table, table_);
+               texts_.push_back(RecordText(record));
+             }
+             return is_done();
+           })
+           << texts_.size() << " records and " << events_.size() << " events came";
   }
-  void PollRecords(size_t count) {
-    PollUntil([&] { return texts_.size() - events_.size() >= count; });
+  testing::AssertionResult PollRecords(size_t count) {
+    return PollUntil([&] { return texts_.size() - events_.size() >= count; });
   }
-  void PollEvents(size_t count) {
-    PollUntil([&] { return events_.size() >= count; });
+  // The first record that comes.
+  testing::AssertionResult PollOne(std::vector<UpdateRecord>* records) {
+    return AwaitCondition([&] {
+      absl::StatusOr<UpdateBatch> batch =
+          source_->Poll(RealClock().Now() + std::chrono::milliseconds(200));
+      EXPECT_TRUE(batch.ok()) << batch.status();
+      if (!batch.ok()) return true;
+      *records = std::move(batch->records);
+      return !records->empty();
+    });
+  }
+  testing::AssertionResult PollEvents(size_t count) {
+    return PollUntil([&] { return events_.size() >= count; });
   }
   size_t IndexOf(const std::string& text) const {
     return static_cast<size_t>(std::find(texts_.begin(), texts_.end(), text) - texts_.begin());
@@ -148,7 +161,7 @@ TEST_P(UpdateSourceContract, ReadsATopicFromItsBeginningInOrder) {
   stream_->MakeTopic(table_, 1);
   AppendMany(0, 0, 100);
   ASSERT_TRUE(Subscribe().ok());
-  PollRecords(100);
+  ASSERT_TRUE(PollRecords(100));
   ASSERT_EQ(texts_.size(), 101u);
   EXPECT_EQ(texts_[0], "event started 0:1:0");
   for (uint64_t i = 0; i < 100; ++i) {
@@ -161,13 +174,7 @@ TEST_P(UpdateSourceContract, GivesARecordsTimeAndProducer) {
   Append(1, "x", 2, 1'700'000'000'123);
   ASSERT_TRUE(Subscribe().ok());
   std::vector<UpdateRecord> records;
-  const TimePoint end = RealClock().Now() + kPatience;
-  while (records.empty() && RealClock().Now() < end) {
-    absl::StatusOr<UpdateBatch> batch =
-        source_->Poll(RealClock().Now() + std::chrono::milliseconds(200));
-    ASSERT_TRUE(batch.ok());
-    for (UpdateRecord& record : batch->records) records.push_back(std::move(record));
-  }
+  ASSERT_TRUE(PollOne(&records));
   ASSERT_EQ(records.size(), 1u);
   EXPECT_EQ(records[0].time_ms, 1'700'000'000'123);
   EXPECT_EQ(records[0].partition_count, 2u);
@@ -179,13 +186,7 @@ TEST_P(UpdateSourceContract, RecordsOutliveTheirPollAndTheSubscription) {
   Append(0, std::string(100'000, 'a'));
   ASSERT_TRUE(Subscribe().ok());
   std::vector<UpdateRecord> records;
-  const TimePoint end = RealClock().Now() + kPatience;
-  while (records.empty() && RealClock().Now() < end) {
-    absl::StatusOr<UpdateBatch> batch =
-        source_->Poll(RealClock().Now() + std::chrono::milliseconds(200));
-    ASSERT_TRUE(batch.ok());
-    for (UpdateRecord& record : batch->records) records.push_back(std::move(record));
-  }
+  ASSERT_TRUE(PollOne(&records));
   ASSERT_EQ(records.size(), 1u);
   ASSERT_TRUE(source_->Unsubscribe(table_).ok());
   EXPECT_EQ(records[0].table, table_);
@@ -198,7 +199,7 @@ TEST_P(UpdateSourceContract, BeginsAtThePositionsOfTheCaller) {
   AppendMany(0, 0, 10);
   AppendMany(1, 0, 10);
   ASSERT_TRUE(Subscribe({{1, 3, 9}, {0, 3, 7}}).ok());
-  PollRecords(4);
+  ASSERT_TRUE(PollRecords(4));
   std::sort(texts_.begin(), texts_.end());
   EXPECT_EQ(texts_, (Texts{"0:3:7=r7", "0:3:8=r8", "0:3:9=r9", "1:3:9=r9"}));
 }
@@ -207,9 +208,9 @@ TEST_P(UpdateSourceContract, BeginsAtTheEnd) {
   stream_->MakeTopic(table_, 1);
   AppendMany(0, 0, 10);
   ASSERT_TRUE(Subscribe({}, {.kind = UpdateStart::Kind::kEnd}).ok());
-  PollEvents(1);
+  ASSERT_TRUE(PollEvents(1));
   AppendMany(0, 10, 2);
-  PollRecords(2);
+  ASSERT_TRUE(PollRecords(2));
   EXPECT_EQ(texts_, (Texts{"event started 0:1:10", "0:1:10=r10", "0:1:11=r11"}));
 }
 
@@ -220,17 +221,17 @@ TEST_P(UpdateSourceContract, BeginsAtATime) {
   }
   Append(1, "old", 0, 1'700'000'000'000);
   ASSERT_TRUE(Subscribe({}, {.kind = UpdateStart::Kind::kTime, .time_ms = 1'700'000'007'500}).ok());
-  PollRecords(2);
+  ASSERT_TRUE(PollRecords(2));
   EXPECT_EQ(texts_, (Texts{"event started 0:1:8 1:1:1", "0:1:8=r8", "0:1:9=r9"}));
 }
 
 TEST_P(UpdateSourceContract, FindsATopicThatAppearsAndReadsItFromItsBeginning) {
   ASSERT_TRUE(Subscribe({}, {.kind = UpdateStart::Kind::kEnd}).ok());
-  PollUntil([&] { return !source_->Statistics().missing_topics.empty(); });
+  ASSERT_TRUE(PollUntil([&] { return !source_->Statistics().missing_topics.empty(); }));
   EXPECT_EQ(source_->Statistics().missing_topics, Texts{table_});
   stream_->MakeTopic(table_, 1);
   AppendMany(0, 0, 3);
-  PollRecords(3);
+  ASSERT_TRUE(PollRecords(3));
   EXPECT_EQ(texts_, (Texts{"event topic_appeared 0:1:0", "0:1:0=r0", "0:1:1=r1", "0:1:2=r2"}));
   EXPECT_TRUE(source_->Statistics().missing_topics.empty());
 }
@@ -239,7 +240,7 @@ TEST_P(UpdateSourceContract, ATopicThatEndsBeforeThePositionWasMadeAgain) {
   stream_->MakeTopic(table_, 2);
   AppendMany(0, 0, 5);
   ASSERT_TRUE(Subscribe({{0, 4, 6}, {1, 4, 0}}).ok());
-  PollRecords(5);
+  ASSERT_TRUE(PollRecords(5));
   EXPECT_EQ(texts_, (Texts{"event topic_made_again 0:5:0 1:5:0", "0:5:0=r0", "0:5:1=r1", "0:5:2=r2",
                            "0:5:3=r3", "0:5:4=r4"}));
 }
@@ -248,12 +249,12 @@ TEST_P(UpdateSourceContract, ATopicMadeAgainWhileItIsRead) {
   stream_->MakeTopic(table_, 1);
   AppendMany(0, 0, 3);
   ASSERT_TRUE(Subscribe().ok());
-  PollRecords(3);
+  ASSERT_TRUE(PollRecords(3));
   stream_->DropTopic(table_);
-  PollUntil([&] { return !source_->Statistics().missing_topics.empty(); });
+  ASSERT_TRUE(PollUntil([&] { return !source_->Statistics().missing_topics.empty(); }));
   stream_->MakeTopic(table_, 1);
   AppendMany(0, 100, 4);
-  PollRecords(7);
+  ASSERT_TRUE(PollRecords(7));
   EXPECT_EQ(Texts(texts_.begin() + 4, texts_.end()),
             (Texts{"event topic_made_again 0:2:0", "0:2:0=r100", "0:2:1=r101", "0:2:2=r102",
                    "0:2:3=r103"}));
@@ -265,7 +266,7 @@ TEST_P(UpdateSourceContract, RetentionThatPassedThePositionIsSaid) {
   AppendMany(1, 0, 10);
   stream_->Expire(table_, 0, 6);
   ASSERT_TRUE(Subscribe({{0, 1, 2}, {1, 1, 9}}).ok());
-  PollRecords(5);
+  ASSERT_TRUE(PollRecords(5));
   ASSERT_EQ(events_.size(), 1u);
   EXPECT_EQ(texts_[0], "event retention_passed 0:1:6 1:1:9");
   EXPECT_EQ(events_[0].records_lost, 4u);
@@ -279,11 +280,11 @@ TEST_P(UpdateSourceContract, RetentionThatPassesWhileAPartitionIsPaused) {
   AppendMany(0, 0, 10);
   NewSource(2);
   ASSERT_TRUE(Subscribe().ok());
-  PollRecords(2);
+  ASSERT_TRUE(PollRecords(2));
   ASSERT_TRUE(source_->Pause(table_, 0).ok());
   stream_->Expire(table_, 0, 8);
   ASSERT_TRUE(source_->Resume(table_, 0).ok());
-  PollUntil([&] { return !texts_.empty() && texts_.back() == "0:1:9=r9"; });
+  ASSERT_TRUE(PollUntil([&] { return !texts_.empty() && texts_.back() == "0:1:9=r9"; }));
   // Records that the source held already may still come.
   if (events_.size() == 2) {
     EXPECT_EQ(events_[1].kind, UpdateEvent::Kind::kRetentionPassed);
@@ -301,7 +302,7 @@ TEST_P(UpdateSourceContract, ANewGenerationWaitsForTheOldOne) {
   for (uint32_t partition = 0; partition < 3; ++partition) AppendMany(partition, 1000, 20, 3);
   NewSource(7);
   ASSERT_TRUE(Subscribe().ok());
-  PollRecords(160);
+  ASSERT_TRUE(PollRecords(160));
   ASSERT_EQ(texts_.size(), 162u);
   EXPECT_EQ(texts_[0], "event started 0:1:0 1:1:0");
   EXPECT_EQ(texts_[101], "event partitions_grew 0:2:50 1:2:50 2:2:0");
@@ -314,13 +315,13 @@ TEST_P(UpdateSourceContract, AnotherNumberOfPartitionsWhileItIsRead) {
   stream_->MakeTopic(table_, 1);
   AppendMany(0, 0, 10);  // these producers don't say how many partitions they use
   ASSERT_TRUE(Subscribe().ok());
-  PollRecords(10);
+  ASSERT_TRUE(PollRecords(10));
   stream_->Grow(table_, 2);
-  PollEvents(2);
+  ASSERT_TRUE(PollEvents(2));
   EXPECT_EQ(texts_.back(), "event partitions_grew 0:2:10 1:2:0");
   Append(1, "a");
   Append(0, "b");
-  PollRecords(12);
+  ASSERT_TRUE(PollRecords(12));
   EXPECT_LT(IndexOf("1:2:0=a"), texts_.size());
   EXPECT_LT(IndexOf("0:2:10=b"), texts_.size());
 }
@@ -331,11 +332,11 @@ TEST_P(UpdateSourceContract, AClaimOfMorePartitionsThanThereAreIsNotBelieved) {
   AppendMany(0, 0, 2, 2);
   AppendMany(1, 0, 2, 2);
   ASSERT_TRUE(Subscribe().ok());
-  PollRecords(4);
+  ASSERT_TRUE(PollRecords(4));
   Append(0, "claims", 1'094'795'585);
   AppendMany(0, 3, 2, 2);
   Append(1, "claims too", 1'094'795'585);
-  PollRecords(8);
+  ASSERT_TRUE(PollRecords(8));
   EXPECT_EQ(events_.size(), 1u) << "no generation begins";
   EXPECT_LT(IndexOf("0:1:2=claims"), IndexOf("0:1:3=r3"));
   EXPECT_LT(IndexOf("1:1:2=claims too"), texts_.size());
@@ -348,7 +349,7 @@ TEST_P(UpdateSourceContract, ARestartInTheMiddleOfGrowthKeepsTheOrder) {
   stream_->Grow(table_, 4);
   for (uint32_t partition = 0; partition < 4; ++partition) AppendMany(partition, 1000, 5, 4);
   ASSERT_TRUE(Subscribe({{0, 1, 28}, {1, 1, 3}}).ok());
-  PollRecords(2 + 27 + 20);
+  ASSERT_TRUE(PollRecords(2 + 27 + 20));
   EXPECT_EQ(texts_[29], "event partitions_grew 0:2:30 1:2:30 2:2:0 3:2:0");
 }
 
@@ -356,7 +357,7 @@ TEST_P(UpdateSourceContract, APausedPartitionGivesNothingAndLosesNothing) {
   stream_->MakeTopic(table_, 2);
   NewSource(3);
   ASSERT_TRUE(Subscribe().ok());
-  PollEvents(1);
+  ASSERT_TRUE(PollEvents(1));
   for (int round = 0; round < 5; ++round) {
     AppendMany(0, static_cast<uint64_t>(round) * 10, 10);
     AppendMany(1, static_cast<uint64_t>(round) * 10, 10);
@@ -366,13 +367,13 @@ TEST_P(UpdateSourceContract, APausedPartitionGivesNothingAndLosesNothing) {
           texts_.begin(), texts_.end(), [&](const auto& text) { return text[0] == partition; }));
     };
     const uint64_t before = count_of('0');
-    PollUntil([&] { return count_of('1') == static_cast<uint64_t>(round) * 10 + 10; });
+    ASSERT_TRUE(PollUntil([&] { return count_of('1') == static_cast<uint64_t>(round) * 10 + 10; }));
     EXPECT_EQ(count_of('0'), before);
     ASSERT_TRUE(source_->Resume(table_, 0).ok());
     // Paused again in the middle of what was fetched.
-    PollUntil([&] { return count_of('0') > before; });
+    ASSERT_TRUE(PollUntil([&] { return count_of('0') > before; }));
   }
-  PollRecords(100);
+  ASSERT_TRUE(PollRecords(100));
   EXPECT_EQ(texts_.size(), 101u);
   std::map<char, uint64_t> next;
   for (const std::string& text : texts_) {
@@ -388,11 +389,11 @@ TEST_P(UpdateSourceContract, PausingAllPartitionsCoversThoseToCome) {
   ASSERT_TRUE(source_->Pause(table_, UpdateSource::kAllPartitions).ok());
   stream_->MakeTopic(table_, 1);
   AppendMany(0, 0, 3);
-  PollUntil([&] { return !source_->Statistics().partitions.empty(); });
+  ASSERT_TRUE(PollUntil([&] { return !source_->Statistics().partitions.empty(); }));
   EXPECT_TRUE(source_->Statistics().partitions[0].paused);
   EXPECT_EQ(texts_.size(), events_.size());
   ASSERT_TRUE(source_->Resume(table_, UpdateSource::kAllPartitions).ok());
-  PollRecords(3);
+  ASSERT_TRUE(PollRecords(3));
   EXPECT_EQ(source_->Pause(table_, 1).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(source_->Resume("no/table", 0).code(), absl::StatusCode::kNotFound);
 }
@@ -402,7 +403,7 @@ TEST_P(UpdateSourceContract, StatisticsSayHowFarItIs) {
   AppendMany(0, 0, 10);
   NewSource(4);
   ASSERT_TRUE(Subscribe().ok());
-  PollRecords(4);
+  ASSERT_TRUE(PollRecords(4));
   const UpdateSourceStatistics statistics = source_->Statistics();
   EXPECT_TRUE(statistics.health.ok()) << statistics.health;
   ASSERT_EQ(statistics.partitions.size(), 1u);
@@ -418,12 +419,12 @@ TEST_P(UpdateSourceContract, StatisticsShowTheLagOfAPausedPartition) {
   stream_->MakeTopic(table_, 2);
   AppendMany(0, 0, 10);
   ASSERT_TRUE(Subscribe().ok());
-  PollRecords(10);
+  ASSERT_TRUE(PollRecords(10));
   ASSERT_TRUE(source_->Pause(table_, UpdateSource::kAllPartitions).ok());
   for (const uint64_t end : {20, 30}) {
     AppendMany(0, end - 10, 10);
     stream_->Settle();
-    PollUntil([&] { return source_->Statistics().partitions[0].end == end; });
+    ASSERT_TRUE(PollUntil([&] { return source_->Statistics().partitions[0].end == end; }));
     EXPECT_EQ(source_->Statistics().partitions[0].position.offset, 10u);
   }
   EXPECT_EQ(source_->Statistics().partitions[1].end, 0u);
@@ -436,7 +437,7 @@ TEST_P(UpdateSourceContract, RetentionThatPassedBeforeTheFirstReadIsSaid) {
   AppendMany(1, 0, 10);
   stream_->Expire(table_, 0, 6);
   ASSERT_TRUE(Subscribe().ok());
-  PollRecords(14);
+  ASSERT_TRUE(PollRecords(14));
   EXPECT_EQ(texts_[0], "event retention_passed 0:1:6 1:1:0");
   EXPECT_EQ(events_[0].records_lost, 6u);
   EXPECT_EQ(texts_[1], "event started 0:1:6 1:1:0");
@@ -450,7 +451,7 @@ TEST_P(UpdateSourceContract, RetentionThatPassedTheStartTimeIsSaid) {
   const auto begin_at = [&](int64_t time_ms) {
     NewSource(1000);
     ASSERT_TRUE(Subscribe({}, {.kind = UpdateStart::Kind::kTime, .time_ms = time_ms}).ok());
-    PollUntil([&] { return !texts_.empty() && texts_.back() == "0:1:9=r9"; });
+    ASSERT_TRUE(PollUntil([&] { return !texts_.empty() && texts_.back() == "0:1:9=r9"; }));
   };
   begin_at(kFirst + 7000);
   EXPECT_EQ(texts_[0], "event started 0:1:7");
@@ -463,15 +464,15 @@ TEST_P(UpdateSourceContract, RetentionThatPassedTheStartTimeIsSaid) {
 TEST_P(UpdateSourceContract, HintsComeBack) {
   stream_->MakeTopic(table_, 2);
   ASSERT_TRUE(Subscribe().ok());
-  PollEvents(1);
+  ASSERT_TRUE(PollEvents(1));
   const auto committed = [&] {
-    auto positions = source_->Committed(table_, RealClock().Now() + kPatience);
+    auto positions = source_->Committed(table_, RealClock().Now() + kAwaitMax);
     return positions.ok() ? PositionsText(*positions) : std::string(positions.status().message());
   };
   EXPECT_EQ(committed(), "");
   ASSERT_TRUE(source_->CommitHint(table_, std::vector<StreamPosition>{{1, 1, 7}}).ok());
   ASSERT_TRUE(source_->CommitHint(table_, std::vector<StreamPosition>{{0, 2, 9}}).ok());
-  PollUntil([&] { return committed() == "0:2:9 1:1:7"; });
+  ASSERT_TRUE(PollUntil([&] { return committed() == "0:2:9 1:1:7"; }));
   EXPECT_EQ(source_->CommitHint("no/table", {}).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(source_->Committed("no/table", RealClock().Now()).status().code(),
             absl::StatusCode::kNotFound);

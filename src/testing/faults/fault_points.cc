@@ -96,7 +96,6 @@ absl::Status WaitThere(Registry& registry, const char* name) HPS_REQUIRES(regist
   const Deadline deadline = DeadlineAfter(RealClock(), kFaultWaitMax);
   Point& point = registry.points[name];
   ++point.waiting;
-  registry.changed.NotifyAll();
   bool in_time = true;
   while (in_time && point.armed) in_time = registry.changed.WaitUntil(registry.mutex, deadline);
   --point.waiting;
@@ -146,14 +145,10 @@ void FaultPoints::DisarmAll() {
   registry.changed.NotifyAll();
 }
 
-bool FaultPoints::AwaitWaiting(const std::string& name, Deadline deadline) {
+bool FaultPoints::IsWaiting(const std::string& name) {
   Registry& registry = TheRegistry();
   MutexLock lock(registry.mutex);
-  Point& point = registry.points[name];
-  bool in_time = true;
-  while (in_time && point.waiting == 0)
-    in_time = registry.changed.WaitUntil(registry.mutex, deadline);
-  return point.waiting > 0;
+  return registry.points[name].waiting > 0;
 }
 
 void FaultPoints::Record() {

@@ -48,8 +48,8 @@ class FaultPoints {
   static void Disarm(const std::string& name);
   static void DisarmAll();
 
-  // Waits until a thread waits at `name`, armed with kWait. False if the deadline passes first.
-  static bool AwaitWaiting(const std::string& name, Deadline deadline);
+  // Whether a thread waits at `name`, armed with kWait.
+  static bool IsWaiting(const std::string& name);
 
   // Begins to count all arrivals, also at points that are not armed.
   static void Record();

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/fault_point.h"
+#include "testing/await.h"
 
 namespace hps {
 namespace {
@@ -46,10 +47,10 @@ TEST_F(FaultPointTest, OtherPointsPass) {
 
 TEST_F(FaultPointTest, AWaitEndsWhenDisarmed) {
   FaultPoints::Arm(kStep, {.action = FaultAction::kWait});
-  EXPECT_FALSE(FaultPoints::AwaitWaiting(kStep, RealClock().Now()));
+  EXPECT_FALSE(FaultPoints::IsWaiting(kStep));
   absl::Status result = absl::UnknownError("did not return");
   std::thread thread([&] { result = Step(); });
-  EXPECT_TRUE(FaultPoints::AwaitWaiting(kStep, DeadlineAfter(RealClock(), kFaultWaitMax)));
+  EXPECT_TRUE(AwaitCondition([] { return FaultPoints::IsWaiting(kStep); }));
   FaultPoints::Disarm(kStep);
   thread.join();
   EXPECT_TRUE(result.ok()) << result;

@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "testing/await.h"
 #include "testing/fakes/manual_executor.h"
 #include "testing/fakes/plain_tier.h"
 #include "testing/fakes/stamped_row.h"
@@ -175,7 +176,7 @@ TEST_F(FaultyLossyTableTest, ADelayedCallWaitsForRelease) {
   faults_.Plan(TierOperation::kFetch, {.fault = TierFault::kStall});
   absl::StatusOr<FetchCounts> counts = absl::UnknownError("did not return");
   std::thread thread([&] { counts = table_->Fetch(got_.fetch(), RealClock().Now()); });
-  ASSERT_TRUE(faults_.AwaitDelayed(1, DeadlineAfter(RealClock(), kTierStallMax)));
+  EXPECT_TRUE(AwaitCondition([&] { return faults_.delayed_count() == 1; }));
   faults_.Release();
   thread.join();
   ASSERT_TRUE(counts.ok()) << counts.status();
@@ -186,7 +187,7 @@ TEST_F(FaultyLossyTableTest, ADelayedCallEndsAtItsDeadline) {
   faults_.Plan(TierOperation::kFetch, {.fault = TierFault::kDelay});
   EXPECT_EQ(table_->Fetch(got_.fetch(), RealClock().Now()).status().code(),
             absl::StatusCode::kDeadlineExceeded);
-  EXPECT_FALSE(faults_.AwaitDelayed(1, RealClock().Now()));
+  EXPECT_EQ(faults_.delayed_count(), 0u);
 }
 
 TEST(TierFaultsTest, AManualExecutorPassesTheTimeOfADelay) {

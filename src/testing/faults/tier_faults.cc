@@ -41,11 +41,9 @@ void TierFaults::Release() {
   }
 }
 
-bool TierFaults::AwaitDelayed(size_t count, Deadline deadline) {
+size_t TierFaults::delayed_count() const {
   MutexLock lock(mutex_);
-  bool in_time = true;
-  while (in_time && delayed_count_ < count) in_time = changed_.WaitUntil(mutex_, deadline);
-  return delayed_count_ >= count;
+  return delayed_count_;
 }
 
 void TierFaults::set_can_block(std::optional<bool> can_block) {
@@ -118,7 +116,6 @@ absl::Status TierFaults::WaitForRelease(TierFault fault, Deadline deadline) {
     call.next = delayed_;
     delayed_ = &call;
     ++delayed_count_;
-    changed_.NotifyAll();
   }
   const bool released = executor_ != nullptr ? executor_->Await(call.latch, deadline)
                                              : call.latch.WaitUntil(deadline);

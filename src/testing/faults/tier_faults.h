@@ -101,8 +101,8 @@ class TierFaults {
 
   // Releases the calls that are delayed now.
   void Release();
-  // Waits until `count` calls are delayed. False if the deadline passes first.
-  bool AwaitDelayed(size_t count, Deadline deadline);
+  // Calls that are delayed now.
+  size_t delayed_count() const;
 
   // The result of LossyTable::can_block; if not set, that of the decorated table.
   void set_can_block(std::optional<bool> can_block);
@@ -136,7 +136,6 @@ class TierFaults {
 
   Executor* const executor_;
   mutable Mutex mutex_;
-  CondVar changed_;
   std::array<Operation, kTierOperationCount> operations_ HPS_GUARDED_BY(mutex_);
   std::mt19937_64 random_ HPS_GUARDED_BY(mutex_);
   TierFaultRates rates_ HPS_GUARDED_BY(mutex_);

@@ -17,6 +17,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "hps/update_producer.h"
+#include "testing/await.h"
 #include "testing/trials.h"
 #include "update/kafka/test_kafka_brokers.h"
 #include "update/kafka_source_options.h"
@@ -88,13 +89,17 @@ class KafkaFaults : public ::testing::Test {
   }
   // Polls until every key has `rounds` values.
   static void ReadUntil(UpdateSource& source, uint64_t rounds, Verifier* verifier) {
-    TimePoint end = RealClock().Now() + kFaultPatience;
     while (verifier->complete() < rounds) {
-      ASSERT_LT(RealClock().Now(), end) << verifier->complete() << " of " << rounds;
-      const auto batch = source.Poll(RealClock().Now() + std::chrono::milliseconds(100));
+      // Each batch has the whole time.
+      absl::StatusOr<UpdateBatch> batch;
+      const auto has_come = [&] {
+        batch = source.Poll(RealClock().Now() + std::chrono::milliseconds(100));
+        return !batch.ok() || !batch->records.empty();
+      };
+      ASSERT_TRUE(AwaitCondition(has_come, kFaultPatience))
+          << verifier->complete() << " of " << rounds;
       ASSERT_TRUE(batch.ok()) << batch.status();
       for (const UpdateRecord& record : batch->records) verifier->Take(record);
-      if (!batch->records.empty()) end = RealClock().Now() + kFaultPatience;
     }
   }
 
@@ -173,20 +178,21 @@ TEST_F(KafkaFaults, APartitionWithoutALeaderWaitsAlone) {
                   .ok());
   std::vector<uint64_t> next = {1, 1, 1};
   const auto read_until = [&](const std::vector<uint64_t>& wanted) {
-    const TimePoint end = RealClock().Now() + kFaultPatience;
-    while (next != wanted) {
-      ASSERT_LT(RealClock().Now(), end);
+    const auto has_all = [&] {
       const auto batch = (*source)->Poll(RealClock().Now() + std::chrono::milliseconds(100));
-      ASSERT_TRUE(batch.ok()) << batch.status();
+      EXPECT_TRUE(batch.ok()) << batch.status();
+      if (!batch.ok()) return true;
       EXPECT_TRUE(batch->events.empty());
       for (const UpdateRecord& record : batch->records) {
         EXPECT_EQ(record.position.offset, next[record.position.partition]++);
       }
-    }
+      return next == wanted;
+    };
+    return AwaitCondition(has_all, kFaultPatience);
   };
-  read_until({1, ends[1], ends[2]});
+  ASSERT_TRUE(read_until({1, ends[1], ends[2]}));
   kafka.Start(0);
-  read_until(ends);
+  ASSERT_TRUE(read_until(ends));
 }
 
 TEST_F(KafkaFaults, ATopicGrowsWhileItIsRead) {
@@ -231,26 +237,27 @@ TEST_F(KafkaFaults, ABrokerThatIsAloneRestarts) {
       kafka.Stop(0);
     }
     for (int i = 0; i < 20; ++i, ++round) ASSERT_TRUE(Publish(*producer, round).ok());
-    const TimePoint end = RealClock().Now() + kFaultPatience;
     // A broker that is slow to end may leave a question without an answer first: DEADLINE_EXCEEDED.
-    while (source->Statistics().health.code() != absl::StatusCode::kUnavailable) {
-      ASSERT_LT(RealClock().Now(), end);
+    const auto is_away = [&] {
       const auto batch = source->Poll(RealClock().Now() + std::chrono::milliseconds(50));
-      ASSERT_TRUE(batch.ok()) << batch.status();
+      EXPECT_TRUE(batch.ok()) << batch.status();
+      if (!batch.ok()) return true;
       EXPECT_TRUE(batch->events.empty() || batch->events[0].kind == UpdateEvent::Kind::kStarted);
       for (const UpdateRecord& record : batch->records) verifier.Take(record);
-    }
+      return source->Statistics().health.code() == absl::StatusCode::kUnavailable;
+    };
+    ASSERT_TRUE(AwaitCondition(is_away, kFaultPatience));
     kafka.Start(0);
     const absl::Status flushed = producer->Flush(kFaultPatience);
     ASSERT_TRUE(flushed.ok()) << flushed;
     ReadUntil(*source, round, &verifier);
   }
   // One of the partitions may have had nothing left to bring, and still be on its way.
-  const TimePoint end = RealClock().Now() + kFaultPatience;
-  while (!source->Statistics().health.ok()) {
-    ASSERT_LT(RealClock().Now(), end) << source->Statistics().health;
-    ASSERT_TRUE(source->Poll(RealClock().Now() + std::chrono::milliseconds(50)).ok());
-  }
+  const auto is_well = [&] {
+    EXPECT_TRUE(source->Poll(RealClock().Now() + std::chrono::milliseconds(50)).ok());
+    return HasFailure() || source->Statistics().health.ok();
+  };
+  EXPECT_TRUE(AwaitCondition(is_well, kFaultPatience)) << source->Statistics().health;
 }
 
 }  // namespace

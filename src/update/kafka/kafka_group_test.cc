@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "testing/await.h"
 #include "update/kafka/test_kafka_brokers.h"
 #include "update/kafka/test_kafka_writer.h"
 #include "update/update_message.h"
@@ -58,10 +59,8 @@ TEST_F(KafkaGroupTest, EachPartitionHasOneOwner) {
   const auto second = Join();
   Firsts of_first;
   Firsts of_second;
-  const TimePoint end = RealClock().Now() + kPatience;
   // Until both have their parts; what was read before they were divided does not count.
-  while (of_first.size() != kPartitions / 2 || of_second.size() != kPartitions / 2) {
-    ASSERT_LT(RealClock().Now(), end);
+  const auto are_divided = [&] {
     of_first.clear();
     of_second.clear();
     WriteToAll("x");
@@ -69,7 +68,10 @@ TEST_F(KafkaGroupTest, EachPartitionHasOneOwner) {
       Poll(*first, of_first);
       Poll(*second, of_second);
     }
-  }
+    return HasFatalFailure() ||
+           (of_first.size() == kPartitions / 2 && of_second.size() == kPartitions / 2);
+  };
+  ASSERT_TRUE(AwaitCondition(are_divided, kPatience));
   for (const auto& [partition, offset] : of_first) EXPECT_FALSE(of_second.contains(partition));
   auto owned = first->Owned();
   for (const auto& [table, partition] : owned) {
@@ -83,12 +85,12 @@ TEST_F(KafkaGroupTest, EachPartitionHasOneOwner) {
 TEST_F(KafkaGroupTest, ANewOwnerRepeatsFromTheCommittedOffset) {
   auto first = Join();
   Firsts firsts;
-  TimePoint end = RealClock().Now() + kPatience;
-  while (firsts.size() != kPartitions) {  // a partition is read from its end first
-    ASSERT_LT(RealClock().Now(), end);
+  const auto has_all = [&] {  // a partition is read from its end first
     WriteToAll("x");
     Poll(*first, firsts);
-  }
+    return HasFatalFailure() || firsts.size() == kPartitions;
+  };
+  ASSERT_TRUE(AwaitCondition(has_all, kPatience));
   const StreamPosition committed = {.partition = 1, .generation = 1, .offset = firsts[1] + 1};
   WriteToAll("y");
   WriteToAll("z");
@@ -98,11 +100,11 @@ TEST_F(KafkaGroupTest, ANewOwnerRepeatsFromTheCommittedOffset) {
   first = nullptr;  // leaves; what it has committed is sent before
   const auto second = Join();
   Firsts again;
-  end = RealClock().Now() + kPatience;
-  while (!again.contains(1)) {
-    ASSERT_LT(RealClock().Now(), end);
+  const auto repeats = [&] {
     Poll(*second, again);
-  }
+    return HasFatalFailure() || again.contains(1);
+  };
+  ASSERT_TRUE(AwaitCondition(repeats, kPatience));
   EXPECT_EQ(again[1], committed.offset);
 }
 
@@ -111,12 +113,12 @@ TEST_F(KafkaGroupTest, ATableWithoutATopicIsNoError) {
       {.brokers = kafka_.addresses(), .group = "missing", .tables = {table_, "m/no_topic"}});
   ASSERT_TRUE(group.ok()) << group.status();
   Firsts firsts;
-  const TimePoint end = RealClock().Now() + kPatience;
-  while (firsts.empty()) {
-    ASSERT_LT(RealClock().Now(), end);
+  const auto has_any = [&] {
     WriteToAll("x");
     Poll(**group, firsts);
-  }
+    return HasFatalFailure() || !firsts.empty();
+  };
+  ASSERT_TRUE(AwaitCondition(has_any, kPatience));
   EXPECT_TRUE(absl::IsInvalidArgument(MakeKafkaGroup({.group = "g"}).status()));
 }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "hps/update_producer.h"
+#include "testing/await.h"
 #include "testing/contracts/update_source_contract.h"
 #include "update/kafka/test_kafka_brokers.h"
 #include "update/kafka/test_kafka_writer.h"
@@ -75,16 +76,24 @@ class KafkaSourceTest : public ::testing::Test {
     return *std::move(source);
   }
   // Keeps what it polls.
-  std::vector<UpdateRecord> Poll(UpdateSource& source, size_t count) {
-    std::vector<UpdateRecord> records;
-    const TimePoint end = RealClock().Now() + kPatience;
-    while (records.size() < count && RealClock().Now() < end) {
+  static testing::AssertionResult Poll(UpdateSource& source, size_t count,
+                                       std::vector<UpdateRecord>* records) {
+    return AwaitCondition([&] {
       auto batch = source.Poll(RealClock().Now() + std::chrono::milliseconds(100));
       EXPECT_TRUE(batch.ok()) << batch.status();
-      if (!batch.ok()) break;
-      for (UpdateRecord& record : batch->records) records.push_back(std::move(record));
-    }
-    return records;
+      if (!batch.ok()) return true;
+      for (UpdateRecord& record : batch->records) records->push_back(std::move(record));
+      return records->size() >= count;
+    });
+  }
+  // Polls, and keeps nothing.
+  template <typename Condition>
+  static testing::AssertionResult PollUntil(UpdateSource& source, const Condition& condition) {
+    return AwaitCondition([&] {
+      const auto batch = source.Poll(RealClock().Now() + std::chrono::milliseconds(50));
+      EXPECT_TRUE(batch.ok()) << batch.status();
+      return !batch.ok() || condition(source.Statistics());
+    });
   }
 
   TestKafkaBrokers& kafka_ = TestKafkaBrokers::Shared();
@@ -105,11 +114,7 @@ TEST_F(KafkaSourceTest, BrokersThatAreAwayAreHealthAndNoError) {
   options_.brokers = "127.0.0.1:1";
   const auto source = Make();
   ASSERT_TRUE(source->Subscribe({.table = table_}).ok());
-  const TimePoint end = RealClock().Now() + kPatience;
-  while (source->Statistics().health.ok()) {
-    ASSERT_LT(RealClock().Now(), end);
-    ASSERT_TRUE(source->Poll(RealClock().Now() + std::chrono::milliseconds(50)).ok());
-  }
+  ASSERT_TRUE(PollUntil(*source, [](const auto& now) { return !now.health.ok(); }));
   EXPECT_TRUE(source->Statistics().missing_topics.empty());  // nobody said so
   EXPECT_FALSE(source->Committed(table_, RealClock().Now() + std::chrono::milliseconds(100)).ok());
 }
@@ -123,13 +128,13 @@ TEST_F(KafkaSourceTest, EndsWhileATopicThatItReadIsDeleted) {
   options_.look_every = std::chrono::milliseconds(100);
   auto source = Make();
   ASSERT_TRUE(source->Subscribe({.table = table_}).ok());
-  ASSERT_EQ(Poll(*source, 10).size(), 10u);
-  kafka_.DropTopic(topic_);
-  const TimePoint end = RealClock().Now() + kPatience;
-  while (source->Statistics().missing_topics.empty()) {
-    ASSERT_LT(RealClock().Now(), end);
-    ASSERT_TRUE(source->Poll(RealClock().Now() + std::chrono::milliseconds(50)).ok());
+  {
+    std::vector<UpdateRecord> records;
+    ASSERT_TRUE(Poll(*source, 10, &records));
+    ASSERT_EQ(records.size(), 10u);
   }
+  kafka_.DropTopic(topic_);
+  ASSERT_TRUE(PollUntil(*source, [](const auto& now) { return !now.missing_topics.empty(); }));
   source.reset();  // librdkafka 2.0.2 would wait for ever
 }
 
@@ -144,8 +149,8 @@ TEST_F(KafkaSourceTest, GivesNoMoreThanItsMemoryAllows) {
   ASSERT_TRUE(source->Subscribe({.table = table_}).ok());
   size_t taken = 0;
   while (taken < 50) {
-    std::vector<UpdateRecord> held = Poll(*source, std::min<size_t>(10, 50 - taken));
-    ASSERT_GE(held.size(), std::min<size_t>(10, 50 - taken));
+    std::vector<UpdateRecord> held;
+    ASSERT_TRUE(Poll(*source, std::min<size_t>(10, 50 - taken), &held));
     taken += held.size();
     // A Poll may pass the limit by what it takes at once.
     auto more = source->Poll(RealClock().Now() + std::chrono::milliseconds(100));
@@ -170,7 +175,9 @@ TEST_F(KafkaSourceTest, KeepsToARateOfRows) {
   const auto source = Make();
   ASSERT_TRUE(source->Subscribe({.table = table_}).ok());
   const TimePoint begin = RealClock().Now();
-  EXPECT_EQ(Poll(*source, kMessages).size(), kMessages);
+  std::vector<UpdateRecord> records;
+  ASSERT_TRUE(Poll(*source, kMessages, &records));
+  EXPECT_EQ(records.size(), kMessages);
   // 3,000 rows: one second is unused at the start, the last message is paid for afterwards.
   EXPECT_GE(RealClock().Now() - begin, std::chrono::milliseconds(1800));
 }
@@ -185,7 +192,8 @@ TEST_F(KafkaSourceTest, ReadsMessagesOfTheLargestSize) {
   }
   const auto source = Make();
   ASSERT_TRUE(source->Subscribe({.table = table_}).ok());
-  const std::vector<UpdateRecord> records = Poll(*source, 3);
+  std::vector<UpdateRecord> records;
+  ASSERT_TRUE(Poll(*source, 3, &records));
   ASSERT_EQ(records.size(), 3u);
   EXPECT_EQ(records[1].payload.size(), kUpdateMessageBytesMax + 1);
 }
@@ -203,7 +211,9 @@ TEST_F(KafkaSourceTest, ReadsWhatTheProducerPublishes) {
   const auto source = Make();
   ASSERT_TRUE(source->Subscribe({.table = table_}).ok());
   size_t row_count = 0;
-  for (const UpdateRecord& record : Poll(*source, 3)) {
+  std::vector<UpdateRecord> records;
+  ASSERT_TRUE(Poll(*source, 3, &records));
+  for (const UpdateRecord& record : records) {
     EXPECT_EQ(record.partition_count, 3u);
     const auto update = DecodeUpdate(record.payload, spec);
     ASSERT_TRUE(update.ok()) << update.status();

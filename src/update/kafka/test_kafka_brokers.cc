@@ -5,16 +5,21 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "testing/await.h"
 
 namespace hps {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(60);
-constexpr auto kAnswerTimeout = std::chrono::seconds(2);  // and again, until kPatience
+constexpr auto kAnswerTimeout = std::chrono::seconds(2);  // and again, until kAwaitMax
 constexpr int kTryMs = 15'000;                            // of a request
 
 void Require(bool holds, const std::string& what) {
   TestServerProgram::Require(holds, "Kafka brokers", what);
+}
+
+template <typename Condition>
+void RequireInTime(const Condition& condition, const std::string& what) {
+  Require(HoldsInTime(condition), kMissedWait + what);
 }
 
 void RequireNoError(rd_kafka_resp_err_t error, const std::string& what) {
@@ -71,21 +76,20 @@ void TestKafkaBrokers::Command(const char* command, size_t broker) {
 }
 
 void TestKafkaBrokers::WaitForPartitions(const std::string& topic, uint32_t partition_count) {
-  const TimePoint end = RealClock().Now() + kPatience;
   // A broker that is asked may not know yet what another one has answered: as many answers in a row
   // as there are brokers.
-  for (size_t good = 0; good < 3 * count_;) {
-    Require(RealClock().Now() < end, absl::StrCat("topic ", topic, " does not change"));
-    const auto topics = admin_->AskTopics(kAnswerTimeout);
-    if (!topics.ok()) continue;
-    const auto found = topics->find(topic);
-    const uint32_t count = found == topics->end() ? 0 : found->second.partition_count;
-    good = count == partition_count ? good + 1 : 0;
-  }
-  if (partition_count == 0) return;
-  while (!admin_->AskOffsets(topic, partition_count, KafkaClient::kHigh, kAnswerTimeout).ok()) {
-    Require(RealClock().Now() < end, absl::StrCat("topic ", topic, " has no leaders"));
-  }
+  size_t good = 0;
+  RequireInTime(
+      [&] {
+        const auto topics = admin_->AskTopics(kAnswerTimeout);
+        if (!topics.ok()) return false;
+        const auto found = topics->find(topic);
+        const uint32_t count = found == topics->end() ? 0 : found->second.partition_count;
+        good = count == partition_count ? good + 1 : 0;
+        return good == 3 * count_;
+      },
+      absl::StrCat("topic ", topic, " does not change"));
+  if (partition_count > 0) Ends(topic, partition_count);  // its leaders answer
 }
 
 void TestKafkaBrokers::MakeTopic(const std::string& topic, uint32_t partition_count,
@@ -127,7 +131,7 @@ void TestKafkaBrokers::MakeAdmin() {
 // hear of one: another try is made with another client.
 template <typename Send>
 rd_kafka_event_t* TestKafkaBrokers::Ask(rd_kafka_admin_op_t operation, const Send& send) {
-  const TimePoint end = RealClock().Now() + 2 * kPatience;
+  const TimePoint end = RealClock().Now() + 2 * kAwaitMax;
   while (true) {
     rd_kafka_event_t* const event = AskOnce(admin_->handle(), operation, send);
     const rd_kafka_resp_err_t error = rd_kafka_event_error(event);
@@ -198,15 +202,16 @@ void TestKafkaBrokers::DeleteRecords(const std::string& topic, uint32_t partitio
 }
 
 std::vector<uint64_t> TestKafkaBrokers::Ends(const std::string& topic, uint32_t partition_count) {
-  const TimePoint end = RealClock().Now() + kPatience;
-  while (true) {
-    // The client asks the leaders that it knows, and learns of others by this question only.
-    if (!admin_->AskTopics(kAnswerTimeout).ok()) continue;
-    const auto ends =
-        admin_->AskOffsets(topic, partition_count, KafkaClient::kHigh, kAnswerTimeout);
-    if (ends.ok()) return *ends;
-    Require(RealClock().Now() < end, std::string(ends.status().message()));
-  }
+  absl::StatusOr<std::vector<uint64_t>> ends = absl::UnknownError("not asked");
+  RequireInTime(
+      [&] {
+        // The client asks the leaders that it knows, and learns of others by this question only.
+        if (!admin_->AskTopics(kAnswerTimeout).ok()) return false;
+        ends = admin_->AskOffsets(topic, partition_count, KafkaClient::kHigh, kAnswerTimeout);
+        return ends.ok();
+      },
+      absl::StrCat("topic ", topic, " has no leaders"));
+  return *ends;
 }
 
 }  // namespace hps
