@@ -33,6 +33,10 @@ endif()
 # time of full debug information. Assertions per key (HPS_DCHECK) are on in sanitizer builds.
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
 
+# A unit includes its sources by their whole paths. Without this, __FILE__ would have the folder of
+# the checkout in each object, and ccache would compile for a second checkout all that the first has.
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>")
+
 add_library(hps_options INTERFACE)
 set(HPS_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wcast-qual
     -Wno-interference-size -Wno-missing-field-initializers -Werror)
