@@ -4,15 +4,19 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <xxhash.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <thread>
 #include <utility>
 
 #include "base/logging.h"
+#include "base/public_message.h"
 #include "l3_rocksdb/catalog.h"
 #include "l3_rocksdb/database.h"
 #include "l3_rocksdb/import/bulk_import.h"
@@ -461,6 +465,29 @@ TEST_F(StagingTest, AnImportWhoseManifestIsDamagedIsRemoved) {
   EXPECT_TRUE(RowCounts().empty());
   EXPECT_TRUE(ImportAsOwner({"a"}, 10).ok());
   EXPECT_EQ(Rejected(), Tables{""}) << "it may have been another table's";
+}
+
+// Catches: an import of a newer hps that is ignored, and a load that says nothing of it.
+TEST_F(StagingTest, AnImportOfAnotherVersionIsReportedAndStops) {
+  Stage({"a"}, 10);
+  const std::string manifest = StagedDirectories().at(0) + "/manifest";
+  std::ifstream file(manifest, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  bytes[8] = 99;  // the version follows the magic; the checksum ends the file
+  const uint64_t checksum = XXH3_64bits(bytes.data(), bytes.size() - sizeof(checksum));
+  std::memcpy(bytes.data() + bytes.size() - sizeof(checksum), &checksum, sizeof(checksum));
+  std::ofstream(manifest, std::ios::binary) << bytes;
+  const absl::Status refreshed = server_->Refresh().status();
+  EXPECT_EQ(refreshed.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(std::string(refreshed.message()).find("another version"), std::string::npos);
+  EXPECT_EQ(std::string(refreshed.message()).find(path()), std::string::npos);
+  EXPECT_TRUE(IsPublic(refreshed));
+  // An import now would have no place in the order.
+  const auto next = Fill(StageImport(Options(), Specs({"b"})), 1, 10);
+  EXPECT_EQ(next.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(StagedDirectories().size(), 1u);
+  std::filesystem::remove_all(StagedDirectories().at(0));
+  EXPECT_TRUE(server_->Refresh().ok());
 }
 
 TEST_F(StagingTest, AnImportThatLacksAFileIsRejected) {
