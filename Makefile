@@ -117,7 +117,9 @@ format: setup-check  ## format every source file in place
 	@git ls-files -co --exclude-standard '*.h' '*.cc' '*.cu' '*.cuh' | xargs clang-format-14 -i
 	@echo "formatted"
 
-install: build  ## install the library, its headers and the command below PREFIX (/usr/local)
+install: setup-build  ## install the library, its headers and the command below PREFIX (/usr/local)
+	@cmake --preset cpu >/dev/null
+	@ninja -C build/cpu installed
 	@cmake --install build/cpu --prefix $(PREFIX)
 
 wheel: setup-wheel  ## build the Python package into dist/, over the libraries of build/cpu

@@ -1,5 +1,6 @@
-# `cmake --install`: the public headers, the libraries behind hps::hps, and the package that
-# `find_package(hps CONFIG)` finds. examples/find_package is a project that uses it.
+# `cmake --install`: the command, libhps.so, the public headers, the libraries behind hps::hps, and
+# the package that `find_package(hps CONFIG)` finds. examples/find_package is a project that uses
+# it. The target `installed` builds what is installed.
 
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
@@ -27,6 +28,37 @@ foreach(target IN LISTS HPS_INSTALLED)
 endforeach()
 set_target_properties(hps_model PROPERTIES EXPORT_NAME hps)
 
+add_custom_target(installed DEPENDS hps hps_shared ${HPS_INSTALLED})
+# Before the first file is installed: otherwise a partial build leaves a partial installation.
+install(CODE "
+  foreach(file \"$<TARGET_FILE:hps>\" \"$<TARGET_FILE:hps_shared>\")
+    if(NOT EXISTS \"\${file}\")
+      message(FATAL_ERROR \"hps: \${file} is not built: \"
+                          \"run `ninja -C ${PROJECT_BINARY_DIR} installed`\")
+    endif()
+  endforeach()")
+
+# The command, with what it loads of OpenVINO: PyPI's package has that inside this tree, where the
+# user of an installed program may not look. The image of deploy/docker has this component alone.
+install(TARGETS hps RUNTIME COMPONENT command)
+if(HPS_OPENVINO)
+  set(HPS_OPENVINO_FOLDER ${CMAKE_INSTALL_LIBDIR}/hps)
+  file(RELATIVE_PATH HPS_OPENVINO_FROM_COMMAND ${CMAKE_INSTALL_FULL_BINDIR}
+       ${CMAKE_INSTALL_FULL_LIBDIR}/hps)
+  set_target_properties(hps PROPERTIES INSTALL_RPATH "$ORIGIN/${HPS_OPENVINO_FROM_COMMAND}")
+  install(DIRECTORY $<TARGET_FILE_DIR:openvino::runtime>/ DESTINATION ${HPS_OPENVINO_FOLDER}
+          COMPONENT command
+          FILES_MATCHING
+          PATTERN "libopenvino.so.*"
+          PATTERN "libopenvino_intel_cpu_plugin.so"
+          PATTERN "libopenvino_onnx_frontend.so.*"
+          PATTERN "libtbb.so.*"
+          PATTERN "libtbbmalloc.so.*"  # this and the next two: libtbb.so loads them
+          PATTERN "libtbbbind*.so.*"
+          PATTERN "libhwloc.so.*")
+endif()
+
+install(TARGETS hps_shared LIBRARY)
 install(TARGETS ${HPS_INSTALLED} EXPORT hpsTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/hps DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 

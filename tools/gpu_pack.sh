@@ -45,7 +45,7 @@ openvino=$(ldd "${programs[@]/#/$build/}" |
 if [[ -n $openvino ]]; then
   loaded=("$(dirname "$openvino")"/libopenvino_{intel_cpu_plugin,onnx_frontend}.so*)
   mkdir -p "$dest/tests/server" "$dest/tools"
-  cp "$here"/../tests/server/{dense_gpu_test,support}.py "$dest/tests/server/"
+  cp "$here"/../tests/server/{dense_gpu_test,small_network,support}.py "$dest/tests/server/"
   cp "$here/held_port.py" "$dest/tools/"
 fi
 for library in "${loaded[@]}"; do

@@ -164,8 +164,8 @@ THIRD_PARTY = {
 # Headers of the C++ library, of C and of the system.
 SYSTEM_HEADER = re.compile(
     r"[a-z_]+|(sys|linux|netinet|arpa|net)/[a-z_]+\.h|sanitizer/asan_interface\.h|"
-    r"(cpuid|emmintrin|errno|fcntl|fnmatch|immintrin|malloc|poll|pthread|sched|signal|spawn|time|"
-    r"unistd|cxxabi|dirent|dlfcn|execinfo|math|netdb|stddef|stdint|stdio|stdlib|string)\.h")
+    r"(cpuid|emmintrin|errno|fcntl|fnmatch|immintrin|malloc|poll|pthread|pwd|sched|signal|spawn|"
+    r"time|unistd|cxxabi|dirent|dlfcn|execinfo|math|netdb|stddef|stdint|stdio|stdlib|string)\.h")
 # Written by the build, not in the tree.
 GENERATED = {"bench_commit.h": "bench"}
 # Of the public headers, these alone may be of a third party.

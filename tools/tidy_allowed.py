@@ -160,7 +160,8 @@ TESTED_BY = {
     "src/l3_rocksdb/rocks_store_test.cc": [
         "src/l3_rocksdb/import/bulk_import", "catalog", "cursor",
         "src/l3_rocksdb/salvage/damage_log", "database", "sorted_fetch",
-        "src/l3_rocksdb/import/import_commit", "src/l3_rocksdb/files/info_log",
+        "src/l3_rocksdb/import/file_ingestion", "src/l3_rocksdb/import/import_commit",
+        "src/l3_rocksdb/files/info_log",
         "src/l3_rocksdb/salvage/key_list", "src/l3_rocksdb/files/log_check",
         "src/l3_rocksdb/files/log_syncer", "src/l3_rocksdb/files/manifest_mark",
         "src/l3_rocksdb/files/owner_lock", "src/l3_rocksdb/import/part_writer",

@@ -461,12 +461,12 @@ TEST_F(ChangeMergerTest, AReaderProcessOutlivesTheReplacement) {
   ExpectRows(*old);
   expected_ = after;
   position_ = 5;
-  ASSERT_TRUE(*(*reader)->Refresh());
+  ASSERT_TRUE((*reader)->Refresh()->changed);
   EXPECT_FALSE(old->IsCurrent());
   const auto newer = *(*reader)->OpenTable("m/t");
   ExpectRows(*newer);
   Write(100, 4, 6);
-  ASSERT_TRUE(*(*reader)->Refresh());
+  ASSERT_TRUE((*reader)->Refresh()->changed);
   ExpectRows(**(*reader)->OpenTable("m/t"));
 }
 

@@ -304,7 +304,7 @@ TEST_F(PageImportTest, AReaderFollowsChangesAndImports) {
   const std::vector<Key> deletes = {12};
   ASSERT_TRUE(writers->Write({.upserts = changed.batch(), .deletes = deletes}).ok());
   EXPECT_EQ(OutcomeOf(10, 1), FetchOutcome::kHit);
-  ASSERT_TRUE(*reader.Refresh());
+  ASSERT_TRUE(reader.Refresh()->changed);
   table_ = *reader.OpenTable("m/t");
   EXPECT_EQ(OutcomeOf(10, 1, 5), FetchOutcome::kHit);
   EXPECT_EQ(OutcomeOf(11, 1, 5), FetchOutcome::kHit);
@@ -316,7 +316,7 @@ TEST_F(PageImportTest, AReaderFollowsChangesAndImports) {
   EXPECT_EQ(PageFiles().size(), 1u);
   table_ = *reader.OpenTable("m/t");
   EXPECT_EQ(OutcomeOf(14, 1), FetchOutcome::kHit) << "it holds the file that is gone";
-  ASSERT_TRUE(*reader.Refresh());
+  ASSERT_TRUE(reader.Refresh()->changed);
   table_ = *reader.OpenTable("m/t");
   EXPECT_EQ(OutcomeOf(10, 2), FetchOutcome::kHit);
   EXPECT_FALSE(old->IsCurrent());
@@ -454,7 +454,7 @@ TEST_F(StagedPageImportTest, TheServerTakesIt) {
   Stage(2);
   const auto changed = store_->Refresh();
   ASSERT_TRUE(changed.ok()) << changed.status();
-  EXPECT_TRUE(*changed);
+  EXPECT_TRUE(changed->changed);
   table_ = *store_->OpenTable("m/t");
   EXPECT_EQ(OutcomeOf(10, 2), FetchOutcome::kHit);
   EXPECT_EQ(OutcomeOf(12, 2), FetchOutcome::kAbsent);

@@ -312,7 +312,7 @@ TEST_F(ReaderTest, ARemovedFileThatWasNotHeldIsNoDamage) {
   }
   EXPECT_GT(read, 0u);
   EXPECT_GT(unavailable, 0u);
-  ASSERT_TRUE(*reader->Refresh());
+  ASSERT_TRUE(reader->Refresh()->changed);
   EXPECT_TRUE(reader->Tables()->empty());
 }
 
@@ -322,10 +322,10 @@ TEST_F(ReaderTest, ARefreshWithoutChangesOpensNothing) {
   writer = nullptr;  // the writer deletes obsolete files at some time
   const auto reader = Open(OpenMode::kReadOnly, env_.get());
   const uint64_t opened = watched_->opened;
-  for (int i = 0; i < 3; ++i) EXPECT_FALSE(*reader->Refresh());
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(reader->Refresh()->changed);
   EXPECT_EQ(watched_->opened, opened);
   Import(*(writer = Open(OpenMode::kReadWrite)), {"m/b"}, 100);
-  EXPECT_TRUE(*reader->Refresh());
+  EXPECT_TRUE(reader->Refresh()->changed);
   EXPECT_GT(watched_->opened, opened);
 }
 
@@ -337,17 +337,17 @@ TEST_F(ReaderTest, ARefreshBringsTheRowsThatWereWrittenSince) {
   const auto b = *reader->OpenTable("m/b");
   EXPECT_TRUE(a->IsCurrent());
   Write(*writer, "m/a", 100, 5);
-  EXPECT_TRUE(*reader->Refresh());
+  EXPECT_TRUE(reader->Refresh()->changed);
   EXPECT_FALSE(a->IsCurrent());
   EXPECT_TRUE(b->IsCurrent());
   EXPECT_EQ(ExpectWhole(*a, 100), 0u);
   EXPECT_EQ(ExpectWhole(*reader, "m/a", 100), 5u);
   // The object of b was opened in the first state. Its rows are replaced in the third.
   Write(*writer, "m/a", 100, 6);
-  EXPECT_TRUE(*reader->Refresh());
+  EXPECT_TRUE(reader->Refresh()->changed);
   EXPECT_TRUE(b->IsCurrent());
   Write(*writer, "m/b", 100, 7);
-  EXPECT_TRUE(*reader->Refresh());
+  EXPECT_TRUE(reader->Refresh()->changed);
   EXPECT_FALSE(b->IsCurrent());
   EXPECT_EQ(ExpectWhole(*reader, "m/b", 100), 7u);
   EXPECT_EQ(ExpectWhole(*reader, "m/a", 100), 6u);
@@ -368,7 +368,7 @@ TEST_F(ReaderTest, ATableThatDoesNotChangeKeepsNoOldState) {
     Write(*writer, names[i], 100, i + 1);
     writer = nullptr;
     writer = Open(OpenMode::kReadWrite);  // deletes the WAL file of the previous state
-    ASSERT_TRUE(*reader->Refresh());
+    ASSERT_TRUE(reader->Refresh()->changed);
     for (size_t table = 0; table < kTables; ++table) {
       EXPECT_EQ(tables[table]->IsCurrent(), table != i);
       EXPECT_EQ(ExpectWhole(*tables[table], 100), table < i ? table + 1 : 0);
@@ -393,7 +393,7 @@ TEST_F(ReaderTest, ARefreshBringsTheRowsThatWereCompactedSince) {
   ASSERT_TRUE((*writer->OpenTable("m/b"))->Write({{}, Keys(100), {}}).ok());
   writer = nullptr;
   Compact({"m/a", "m/b"});
-  EXPECT_TRUE(*reader->Refresh());
+  EXPECT_TRUE(reader->Refresh()->changed);
   EXPECT_FALSE(a->IsCurrent());
   EXPECT_FALSE(b->IsCurrent());
   EXPECT_EQ(ExpectWhole(*a, 100), 5u);
@@ -409,7 +409,7 @@ TEST_F(ReaderTest, ACompactionAloneChangesNoRowAndLeavesNoOldFile) {
   const auto a = *reader->OpenTable("m/a");
   Compact({"m/a"});
   EXPECT_GT(RemovedFilesHeld(), 0u);
-  EXPECT_FALSE(*reader->Refresh());
+  EXPECT_FALSE(reader->Refresh()->changed);
   EXPECT_TRUE(a->IsCurrent());
   EXPECT_EQ(ExpectWhole(*a, 100), 5u);
   EXPECT_EQ(RemovedFilesHeld(), 0u);
@@ -424,7 +424,7 @@ TEST_F(ReaderTest, ATableThatWasReplacedOrDroppedIsNotCurrentOnceARefreshHasSeen
   const auto c = *reader->OpenTable("m/c");
   Import(*writer, {"m/a"}, 50);
   ASSERT_TRUE(writer->Drop("m/b").ok());
-  EXPECT_TRUE(*reader->Refresh());
+  EXPECT_TRUE(reader->Refresh()->changed);
   EXPECT_FALSE(a->IsCurrent());
   EXPECT_FALSE(b->IsCurrent());
   EXPECT_TRUE(c->IsCurrent());
@@ -438,7 +438,7 @@ TEST_F(ReaderTest, ARefreshAfterAFlushKeepsTheTables) {
   const auto reader = Open(OpenMode::kReadOnly);
   const auto a = *reader->OpenTable("m/a");
   auto writer = Open(OpenMode::kReadWrite);  // recovery flushes
-  EXPECT_FALSE(*reader->Refresh());
+  EXPECT_FALSE(reader->Refresh()->changed);
   EXPECT_TRUE(a->IsCurrent());
   EXPECT_EQ(ExpectWhole(*reader, "m/a", 100), 5u);
   writer = nullptr;
@@ -451,7 +451,7 @@ TEST_F(ReaderTest, ARefreshAfterTheStoreWasRecreatedMixesNothing) {
   const auto reader = Open(OpenMode::kReadOnly);
   std::filesystem::remove_all(path());
   Import(*Open(OpenMode::kCreate), {"m/a"}, 70);
-  EXPECT_TRUE(*reader->Refresh());
+  EXPECT_TRUE(reader->Refresh()->changed);
   const auto a = *reader->OpenTable("m/a");
   ExpectWhole(*a, 70);
   EXPECT_EQ(FetchedRows(*a, {71}).counts->absent, 1u);

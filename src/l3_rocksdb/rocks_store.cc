@@ -106,7 +106,7 @@ class RocksStore final : public DurableStore {
   absl::StatusOr<std::unique_ptr<BulkImport>> BeginImport(
       std::span<const TableSpec> specs) override;
   absl::Status Drop(const std::string& name) override;
-  absl::StatusOr<bool> Refresh() override;
+  absl::StatusOr<RefreshResult> Refresh() override;
   std::vector<RejectedImport> TakeRejectedImports(const std::string& model) override;
   absl::StatusOr<uint64_t> Snapshot(const std::string& name) override;
   absl::Status Sync() override { return database()->Sync(); }
@@ -206,10 +206,12 @@ absl::Status RocksStore::Drop(const std::string& name) {
   return DropAfterStaged(*database(), name);
 }
 
-absl::StatusOr<bool> RocksStore::Refresh() {
+absl::StatusOr<RefreshResult> RocksStore::Refresh() {
   MutexLock lock(refresh_mutex_);
   const std::shared_ptr<Database> current = database();
-  return current->read_only() ? CatchUp() : CommitReadyImports(*current);
+  if (!current->read_only()) return CommitReadyImports(*current);
+  HPS_ASSIGN_OR_RETURN(const bool changed, CatchUp());
+  return RefreshResult{.changed = changed};
 }
 
 std::vector<RejectedImport> RocksStore::TakeRejectedImports(const std::string& model) {

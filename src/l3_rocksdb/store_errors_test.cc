@@ -298,10 +298,10 @@ TEST_F(StoreErrorsTest, AnImportWaitsForTheRefreshOfTheServer) {
     EXPECT_TRUE(result->staged);
   }
   EXPECT_EQ(store->Tables()->at(0).row_count, 10u);
-  EXPECT_TRUE(*store->Refresh());
+  EXPECT_TRUE(store->Refresh()->changed);
   EXPECT_EQ(store->Tables()->at(0).row_count, 30u);  // the newer import
   EXPECT_EQ(StagedCount(), 0u);
-  EXPECT_FALSE(*store->Refresh());
+  EXPECT_FALSE(store->Refresh()->changed);
 }
 
 // Catches: a table that reappears after a drop.
@@ -315,7 +315,7 @@ TEST_F(StoreErrorsTest, ADropCommitsWhatWasStagedBeforeIt) {
   ASSERT_TRUE(Fill(StageImport(Options(), {&other, 1}), 30)->staged);
   ASSERT_TRUE(store->Drop("m/t").ok());
   EXPECT_EQ(StagedCount(), 0u);
-  EXPECT_FALSE(*store->Refresh());
+  EXPECT_FALSE(store->Refresh()->changed);
   ASSERT_EQ(store->Tables()->size(), 1u);
   EXPECT_EQ(store->Tables()->at(0).spec.name, "m/other");
   // A table that is only staged can be dropped too.
@@ -344,7 +344,7 @@ TEST_F(StoreErrorsTest, ADropRemovesTheTableFromWaitingImports) {
   EXPECT_TRUE(store->Tables()->empty());
   EXPECT_EQ(StagedCount(), 1u);
   EXPECT_LT(StagedFileCount(), file_count);
-  EXPECT_TRUE(*store->Refresh());
+  EXPECT_TRUE(store->Refresh()->changed);
   ASSERT_EQ(store->Tables()->size(), 1u);
   EXPECT_EQ(store->Tables()->at(0).spec.name, "m/u");
   EXPECT_EQ(store->Tables()->at(0).row_count, 20u);
@@ -354,7 +354,7 @@ TEST_F(StoreErrorsTest, ADropRemovesTheTableFromWaitingImports) {
   EXPECT_TRUE(store->Drop("m/t").ok());  // the table is only staged
   EXPECT_EQ(env.full_count, 0);
   EXPECT_EQ(StagedCount(), 0u);
-  EXPECT_FALSE(*store->Refresh());
+  EXPECT_FALSE(store->Refresh()->changed);
   ASSERT_EQ(store->Tables()->size(), 1u);
   EXPECT_EQ(store->Tables()->at(0).spec.name, "m/u");
 }
@@ -386,7 +386,7 @@ TEST_F(StoreErrorsTest, ADropReportsThatItCannotChangeAStagedImport) {
   fail_commit();
   EXPECT_TRUE(store->Drop("m/t").ok());
   FaultPoints::DisarmAll();
-  EXPECT_TRUE(*store->Refresh());
+  EXPECT_TRUE(store->Refresh()->changed);
   ASSERT_EQ(store->Tables()->size(), 1u);
   EXPECT_EQ(store->Tables()->at(0).spec.name, "m/u");
 }
@@ -399,7 +399,7 @@ TEST_F(StoreErrorsTest, AStagedImportThatNoLongerFitsIsRejected) {
   const TableSpec other_shape = Spec(4);
   ASSERT_TRUE(Fill(StageImport(Options(), {&spec, 1}), 10)->staged);
   ASSERT_TRUE(Fill(StageImport(Options(), {&other_shape, 1}), 5, 4)->staged);
-  EXPECT_TRUE(*(*store)->Refresh());
+  EXPECT_TRUE((*store)->Refresh()->changed);
   EXPECT_EQ((*store)->Tables()->at(0).spec.dim, 8u);
   EXPECT_EQ((*store)->Tables()->at(0).row_count, 10u);
   EXPECT_EQ(StagedCount(), 0u);
@@ -413,12 +413,12 @@ TEST_F(StoreErrorsTest, AnIncarnationIsNeverUsedTwice) {
   ASSERT_TRUE(Fill(StageImport(Options(), {&spec, 1}), 20)->staged);
   const std::string copy = directory_.path() + "/copy";
   std::filesystem::copy(path() + "/staging", copy, std::filesystem::copy_options::recursive);
-  EXPECT_TRUE(*(*store)->Refresh());
+  EXPECT_TRUE((*store)->Refresh()->changed);
   const Incarnation committed = (*store)->Tables()->at(0).incarnation;
   ASSERT_TRUE(Import(**store, 10).ok());
   // The state after a crash between the switch and the removal.
   std::filesystem::copy(copy, path() + "/staging", std::filesystem::copy_options::recursive);
-  EXPECT_FALSE(*(*store)->Refresh());
+  EXPECT_FALSE((*store)->Refresh()->changed);
   EXPECT_NE((*store)->Tables()->at(0).incarnation, committed);
   EXPECT_EQ(StagedCount(), 0u);
 }

@@ -91,6 +91,20 @@ std::string DescribeRejected(const std::vector<RejectedImport>& lost) {
                       others == 0 ? std::string() : absl::StrCat(" (and ", others, " more)"));
 }
 
+bool MayBeOf(const std::string& model, const WaitingImport& import) {
+  return import.names.empty() ||
+         std::any_of(import.names.begin(), import.names.end(),
+                     [&](const std::string& name) { return name.starts_with(model + "/"); });
+}
+
+// The error of a load before which a staged import of the model could not be committed.
+absl::Status NotTaken(const std::string& model, const absl::Status& why) {
+  const std::string reason = IsPublic(why)
+                                 ? std::string(why.message())
+                                 : "a staged import can't be committed now; the log has the reason";
+  return Public(absl::Status(why.code(), absl::StrCat("model '", model, "': ", reason)));
+}
+
 }  // namespace
 
 void LogErrors(const ServedModels::ModelErrors& errors, const std::string& except) {
@@ -110,7 +124,7 @@ absl::Status FirstError(const absl::StatusOr<ServedModels::ModelErrors>& errors)
 // reports it. It is returned here only if a model is not loaded because of it, or none is.
 absl::Status StoreModelManager::LoadAll() {
   if (parts_.stream != nullptr) parts_.stream->AwaitReady();
-  const absl::Status refreshed = parts_.durable->Refresh().status();
+  const absl::Status refreshed = ErrorOf(parts_.durable->Refresh());
   HPS_RETURN_IF_ERROR(FirstError(parts_.models->Switch(ServedModels::Missing::kIgnored)));
   if (refreshed.ok()) return refreshed;
   const std::vector<ModelInfo> models = List();
@@ -128,11 +142,13 @@ absl::Status StoreModelManager::LoadAll() {
 
 absl::Status StoreModelManager::Load(const std::string& model) {
   // The import that cannot be committed may be another model's: load this one as it is.
-  const absl::Status refreshed = parts_.durable->Refresh().status();
+  const absl::StatusOr<RefreshResult> refreshed = parts_.durable->Refresh();
   const absl::Status loaded = parts_.models->Load(model);
   // After any other error, the next Load that gets this far reports rejected imports.
   if (!loaded.ok() && !absl::IsNotFound(loaded)) return loaded;
-  HPS_RETURN_IF_ERROR(refreshed);
+  if (!refreshed.ok()) return NotTaken(model, refreshed.status());
+  for (const WaitingImport& import : refreshed->waiting)
+    if (MayBeOf(model, import)) return NotTaken(model, import.why);
   const std::vector<RejectedImport> lost = parts_.durable->TakeRejectedImports(model);
   if (lost.empty()) return loaded;
   if (!loaded.ok() && lost.front().table.empty())  // the name may be misspelt

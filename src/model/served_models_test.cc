@@ -75,7 +75,7 @@ class TestStore final : public DurableStore {
   absl::StatusOr<std::unique_ptr<BulkImport>> BeginImport(std::span<const TableSpec>) override {
     return absl::UnimplementedError("BeginImport");
   }
-  absl::StatusOr<bool> Refresh() override { return false; }
+  absl::StatusOr<RefreshResult> Refresh() override { return RefreshResult{}; }
   std::vector<RejectedImport> TakeRejectedImports(const std::string&) override { return {}; }
   absl::StatusOr<uint64_t> Snapshot(const std::string&) override {
     return absl::UnimplementedError("Snapshot");

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -157,6 +158,23 @@ struct RejectedImport {
       why;  // DATA_LOSS: damaged; otherwise: does not fit the store. For the log: may name paths
 };
 
+// A staged import that could not be committed and stays staged.
+struct WaitingImport {
+  std::set<std::string> names;  // its tables, and "MODEL/" for a network; empty: unknown
+  absl::Status why;
+};
+
+struct RefreshResult {
+  bool changed = false;                  // a table or a row; then reopen what is not IsCurrent()
+  std::vector<WaitingImport> waiting{};  // the next Refresh tries them again
+};
+
+// The error of a Refresh, or of the first import that waits after it.
+inline absl::Status ErrorOf(const absl::StatusOr<RefreshResult>& refreshed) {
+  const bool waits = refreshed.ok() && !refreshed->waiting.empty();
+  return waits ? refreshed->waiting.front().why : refreshed.status();
+}
+
 // The level-3 store of one node. Thread-safe.
 class DurableStore {
  public:
@@ -187,11 +205,12 @@ class DurableStore {
   virtual absl::Status Drop(const std::string& name) = 0;
 
   // Read-write: commits staged imports that are ready. Read-only: catches up with the writer; costs
-  // one directory listing if the writer wrote nothing. Open tables do not change. Returns whether
-  // any table or row changed: the caller then reopens tables that are not IsCurrent(). Errors,
-  // read-only only: UNAVAILABLE (the writer changes the store faster than it can be read), and
-  // those of opening; the view does not change then.
-  virtual absl::StatusOr<bool> Refresh() = 0;
+  // one directory listing if the writer wrote nothing. Open tables do not change. Errors,
+  // read-write: FAILED_PRECONDITION (public: an import may not be read, or was made by another
+  // version of hps), UNAVAILABLE, RESOURCE_EXHAUSTED; the order of the imports is unknown then, and
+  // none is committed. Read-only: UNAVAILABLE (the writer changes the store faster than it can be
+  // read), and those of opening; the view does not change then.
+  virtual absl::StatusOr<RefreshResult> Refresh() = 0;
 
   // Data of the model's tables (MODEL/...) that opening, Refresh, an import or Drop found lost and
   // that has been neither imported again nor dropped since. Includes losses whose tables are

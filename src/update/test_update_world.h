@@ -56,7 +56,7 @@ class OneTableStore final : public DurableStore {
     return absl::UnimplementedError("BeginImport");
   }
   absl::Status Drop(const std::string&) override { return absl::UnimplementedError("Drop"); }
-  absl::StatusOr<bool> Refresh() override { return false; }
+  absl::StatusOr<RefreshResult> Refresh() override { return RefreshResult{}; }
   std::vector<RejectedImport> TakeRejectedImports(const std::string&) override { return {}; }
   DurableStatistics Statistics() const override { return {}; }
 

@@ -268,13 +268,14 @@ class StagedImportKillTest : public testing::TestWithParam<bool> {
 
   // The server takes what is ready, and nothing else. True when it was ready.
   bool RefreshAndCompare() {
-    const absl::StatusOr<bool> changed = server_->Refresh();
-    EXPECT_TRUE(changed.ok()) << changed.status();
-    if (!changed.ok()) return false;
-    if (*changed) state_.AdvanceTo(4);
+    const absl::StatusOr<RefreshResult> refreshed = server_->Refresh();
+    const absl::Status error = ErrorOf(refreshed);
+    EXPECT_TRUE(error.ok()) << error;
+    if (!error.ok()) return false;
+    if (refreshed->changed) state_.AdvanceTo(4);
     const absl::Status same = state_.Compare(*server_);
     EXPECT_TRUE(same.ok()) << same;
-    return *changed;
+    return refreshed->changed;
   }
 
   const EventPlan plan_ = {.seed = 9, .import_every = 4, .page_files = GetParam()};

@@ -70,15 +70,16 @@ TEST_P(StagingFaultTest, AStagedImportIsReadyOrGoneWhateverCallFails) {
       const auto staged = Stage();
       disk_->Heal();
       failed += !staged.ok();
-      const auto changed = server_->Refresh();
-      ASSERT_TRUE(changed.ok()) << changed.status();
+      const auto refreshed = server_->Refresh();
+      ASSERT_TRUE(ErrorOf(refreshed).ok()) << ErrorOf(refreshed);
+      const bool changed = refreshed->changed;
       const bool says_may = absl::StrContains(staged.status().message(), "may still be staged");
       if (!says_may) {
-        EXPECT_EQ(*changed, staged.ok()) << staged.status();
+        EXPECT_EQ(changed, staged.ok()) << staged.status();
       }
-      EXPECT_EQ(RowCount(), *changed ? kNewRows : kOldRows);
+      EXPECT_EQ(RowCount(), changed ? kNewRows : kOldRows);
       // What a failed removal left goes with the next look.
-      EXPECT_TRUE(server_->Refresh().ok());
+      EXPECT_TRUE(ErrorOf(server_->Refresh()).ok());
       EXPECT_TRUE(NothingIsStaged());
     }
   }
@@ -106,24 +107,26 @@ TEST_P(StagingFaultTest, TheNewestCompleteImportIsThereWhateverCallFails) {
       disk_->Fail({.nth = nth, .sticky = sticky});
       const auto newest = Stage(kNewestRows);
       disk_->Heal();
-      const auto changed = server_->Refresh();
-      ASSERT_TRUE(changed.ok()) << changed.status();
-      EXPECT_TRUE(*changed);
+      const auto refreshed = server_->Refresh();
+      ASSERT_TRUE(ErrorOf(refreshed).ok()) << ErrorOf(refreshed);
+      const bool changed = refreshed->changed;
+      EXPECT_TRUE(changed);
       const bool says_may = absl::StrContains(newest.status().message(), "may still be staged");
       if (!says_may) {
         EXPECT_EQ(RowCount(), newest.ok() ? kNewestRows : kNewRows) << newest.status();
       }
       EXPECT_NE(RowCount(), kOldRows);
       older_taken += RowCount() == kNewRows;
-      EXPECT_TRUE(server_->Refresh().ok());
+      EXPECT_TRUE(ErrorOf(server_->Refresh()).ok());
       EXPECT_TRUE(NothingIsStaged());
     }
   }
   EXPECT_GT(older_taken, 0u);
 }
 
-// Catches: a loss that is told at every load while the disk keeps what is to be removed.
-TEST_P(StagingFaultTest, OnlyWhatHasGoneIsLost) {
+// Catches: a load that says nothing of a damaged import because the disk keeps what is to be
+// removed.
+TEST_P(StagingFaultTest, ADamagedImportThatCannotBeRemovedIsReported) {
   for (const char* damaged : {GetParam() ? ".rows" : ".sst", "/manifest"}) {
     SCOPED_TRACE(damaged);
     OpenServer(Options(SyncMode::kNever));
@@ -134,11 +137,14 @@ TEST_P(StagingFaultTest, OnlyWhatHasGoneIsLost) {
         std::filesystem::resize_file(entry.path(), entry.file_size() - 1);
     }
     disk_->Fail({.nth = 0, .sticky = true, .calls = kFileChange, .path_contains = "/manifest"});
-    EXPECT_TRUE(server_->Refresh().ok());
+    const auto refreshed = server_->Refresh();
+    ASSERT_TRUE(refreshed.ok()) << refreshed.status();
+    ASSERT_EQ(refreshed->waiting.size(), 1U);
+    EXPECT_EQ(refreshed->waiting[0].why.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_FALSE(NothingIsStaged());
     EXPECT_TRUE(server_->TakeRejectedImports("m").empty());
     disk_->Heal();
-    EXPECT_TRUE(server_->Refresh().ok());
+    EXPECT_TRUE(ErrorOf(server_->Refresh()).ok());
     EXPECT_TRUE(NothingIsStaged());
     EXPECT_EQ(server_->TakeRejectedImports("m").size(), 1U);
     EXPECT_TRUE(server_->Refresh().ok());

@@ -183,7 +183,7 @@ TEST_P(SwitchFaultTest, AStagedImportCanBeCommittedOnceTheDiskWorks) {
   OpenServer();
   ASSERT_TRUE(Stage(kNewRows).ok());
   disk_->Fail({.nth = UINT64_MAX, .calls = kFileCreate | kFileAppend | kFileSync | kFileChange});
-  ASSERT_TRUE(store_->Refresh().ok());
+  ASSERT_TRUE(ErrorOf(store_->Refresh()).ok());
   const uint64_t call_count = disk_->matching_calls();
   uint64_t failed = 0;
   for (const FileFaultPlan& plan :
@@ -192,11 +192,11 @@ TEST_P(SwitchFaultTest, AStagedImportCanBeCommittedOnceTheDiskWorks) {
     OpenServer();
     ASSERT_TRUE(Stage(kNewRows).ok());
     disk_->Fail(plan);
-    const auto refreshed = store_->Refresh();
+    const absl::Status refreshed = ErrorOf(store_->Refresh());
     failed += !refreshed.ok();
     disk_->Heal();
-    const absl::Status again = TryAgain([&] { return store_->Refresh().status(); });
-    ASSERT_TRUE(again.ok()) << again << ", after " << refreshed.status();
+    const absl::Status again = TryAgain([&] { return ErrorOf(store_->Refresh()); });
+    ASSERT_TRUE(again.ok()) << again << ", after " << refreshed;
     EXPECT_EQ(RowCount(), kNewRows);
     // What a failed removal has left goes with the next change of tables.
     const absl::Status imported = TryAgain([&] { return Import(kOldRows); });
@@ -355,7 +355,7 @@ TEST_F(FullDiskDropTest, WhatADropHasLeftGoesWithTheNextOne) {
     disk_->Heal();
     disk_->SetFreeBytes(0);
     if (by_refresh) {
-      EXPECT_TRUE(run.store().Refresh().ok());
+      EXPECT_TRUE(ErrorOf(run.store().Refresh()).ok());
     } else {
       EXPECT_EQ(run.store().Drop("m/no such table").code(), absl::StatusCode::kNotFound);
     }

@@ -18,13 +18,11 @@ import numpy as np
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "server"))
 import support  # noqa: E402
+from small_network import CUMSUM, SIGMOID, products  # noqa: E402
 from support import MODEL, TABLES, stamped  # noqa: E402
 
-WIDTH = TABLES["user"]
-WEIGHTS = np.linspace(-2e-4, 3e-4, WIDTH, dtype="<f4")
 BATCHES = (1, 7, 64, 5000)  # from the host the last one takes two runs
 ON_GPU = "[l1]\ndevices = [0]\nbytes_max = 268435456\n"
-FLOAT, INT64 = 1, 7
 
 
 def has_gpu() -> bool:
@@ -32,55 +30,6 @@ def has_gpu() -> bool:
         return False
     listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
     return "GPU 0" in listed.stdout
-
-
-def varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 127:
-        out.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*out, number])
-
-
-def field(number: int, value: int | str | bytes) -> bytes:
-    """A field of a protobuf message."""
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    data = value.encode() if isinstance(value, str) else value
-    return varint(number << 3 | 2) + varint(len(data)) + data
-
-
-def value_info(name: str, width: int) -> bytes:
-    shape = field(1, field(2, "batch")) + field(1, field(1, width))
-    return field(1, name) + field(2, field(1, field(1, FLOAT) + field(2, shape)))
-
-
-def constant(name: str, kind: int, array: np.ndarray) -> bytes:
-    dims = b"".join(field(1, dim) for dim in array.shape)
-    return dims + field(2, kind) + field(8, name) + field(9, array.tobytes())
-
-
-def node(operator: str, inputs: list[str], output: str) -> bytes:
-    return (b"".join(field(1, name) for name in inputs) + field(2, output) + field(3, output)
-            + field(4, operator))
-
-
-def network(last: bytes) -> bytes:
-    """ONNX: score [batch, 1] = `last` of the node "product", the rows of `user` times WEIGHTS."""
-    graph = (field(1, node("MatMul", ["user", "weights"], "product")) + field(1, last)
-             + field(2, "test") + field(5, constant("weights", FLOAT, WEIGHTS.reshape(-1, 1)))
-             + field(5, constant("axis", INT64, np.array(1, "<i8")))
-             + field(11, value_info("user", WIDTH)) + field(12, value_info("score", 1)))
-    return field(1, 8) + field(7, graph) + field(8, field(2, 17))
-
-
-SIGMOID = network(node("Sigmoid", ["product"], "score"))
-# Of one number, it is that number; the GPU does not run it.
-CUMSUM = network(node("CumSum", ["product", "axis"], "score"))
-
-
-def products(keys: np.ndarray) -> np.ndarray:
-    return stamped("user", keys).astype(np.float64) @ WEIGHTS.astype(np.float64)
 
 
 @unittest.skipUnless(support.is_built_with("OPENVINO"), "this build runs no dense networks")

@@ -1,9 +1,5 @@
 #include "l3_rocksdb/import/import_commit.h"
 
-#include <rocksdb/file_checksum.h>
-#include <rocksdb/metadata.h>
-#include <rocksdb/sst_file_reader.h>
-
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -15,8 +11,11 @@
 #include "base/limits.h"
 #include "base/logging.h"
 #include "base/macros.h"
+#include "base/public_message.h"
 #include "l3_rocksdb/files/file_checksum.h"
 #include "l3_rocksdb/files/store_files.h"
+#include "l3_rocksdb/files/store_owner.h"
+#include "l3_rocksdb/import/file_ingestion.h"
 #include "l3_rocksdb/import/staged_pages.h"
 #include "l3_rocksdb/status.h"
 #include "l3_rocksdb/store_table.h"
@@ -25,8 +24,6 @@
 
 namespace hps {
 namespace {
-
-constexpr size_t kKeyListBatchBytes = 1 << 20;
 
 std::vector<TableSpec> SpecsOf(const StagedImport& import) {
   std::vector<TableSpec> specs;
@@ -85,32 +82,6 @@ std::vector<TableRecord> RecordsOf(const Database& database, const StagedImport&
   return records;
 }
 
-// Ingests the files of one column family. If the file system supports links, RocksDB takes links to
-// the files, and the staging directory keeps the files.
-rocksdb::IngestExternalFileArg IngestionOf(rocksdb::Env* env, const StagedImport& import,
-                                           const std::vector<StagedFile>& files,
-                                           rocksdb::ColumnFamilyHandle* family) {
-  rocksdb::IngestExternalFileArg ingestion;
-  ingestion.column_family = family;
-  ingestion.options.move_files = true;
-  ingestion.options.write_global_seqno = false;    // the files keep their checksums
-  ingestion.options.verify_file_checksum = false;  // already done
-  for (const StagedFile& file : files) {
-    const std::string path = import.directory + "/" + file.name;
-    const std::string link = path + kLinkSuffix;
-    const bool linked = env->FileExists(link).ok() || env->LinkFile(path, link).ok();
-    ingestion.options.move_files &= linked;
-    ingestion.external_files.push_back(linked ? link : path);
-    ingestion.files_checksums.push_back(file.checksum);
-    ingestion.files_checksum_func_names.emplace_back(rocksdb::kStandardDbFileChecksumFuncName);
-  }
-  if (!ingestion.options.move_files) {
-    for (size_t i = 0; i < files.size(); ++i)
-      ingestion.external_files[i] = import.directory + "/" + files[i].name;
-  }
-  return ingestion;
-}
-
 // A staged file may have been damaged since it was written. Errors: DATA_LOSS (the file is damaged
 // or missing), UNAVAILABLE.
 absl::Status CheckFile(const Database& database, const StagedImport& import,
@@ -135,105 +106,10 @@ absl::Status CheckFiles(const Database& database, const StagedImport& import) {
   return absl::OkStatus();
 }
 
-// Checks that RocksDB has ingested the files with their key ranges. Key lists may be compacted.
-absl::Status CheckIngested(Database& database, rocksdb::ColumnFamilyHandle* family,
-                           const std::vector<StagedFile>& files) {
-  rocksdb::ColumnFamilyMetaData taken;
-  database.db().GetColumnFamilyMetaData(family, &taken);
-  const auto is_taken = [&](const StagedFile& file, const rocksdb::LevelMetaData& level) {
-    return std::any_of(level.files.begin(), level.files.end(), [&](const auto& found) {
-      if (family != database.key_list())
-        return found.smallestkey == file.first_key && found.largestkey == file.last_key;
-      return found.smallestkey <= file.first_key && found.largestkey >= file.last_key;
-    });
-  };
-  for (const StagedFile& file : files) {
-    if (std::none_of(taken.levels.begin(), taken.levels.end(),
-                     [&](const auto& level) { return is_taken(file, level); }))
-      return absl::UnavailableError(
-          absl::StrCat("store '", database.path(), "': '", file.name,
-                       "' was ingested with another key range than was written"));
-  }
-  return absl::OkStatus();
-}
-
-// Writes the records of the files individually.
-absl::Status WriteKeyLists(Database& database, const StagedImport& import,
-                           const std::vector<StagedFile>& files) {
-  rocksdb::Options options = database.rocks_options().for_key_list_files();
-  options.env = database.env();
-  rocksdb::WriteBatch batch;
-  for (const StagedFile& file : files) {
-    const std::string path = import.directory + "/" + file.name;
-    const std::string what = absl::StrCat("reading '", path, "'");
-    rocksdb::SstFileReader reader(options);
-    HPS_RETURN_IF_ERROR(FromReadStatus(reader.Open(path), what));
-    const std::unique_ptr<rocksdb::Iterator> it(reader.NewIterator(rocksdb::ReadOptions()));
-    for (it->SeekToFirst(); it->Valid(); it->Next()) {
-      batch.Put(database.key_list(), it->key(), it->value());
-      if (batch.GetDataSize() < kKeyListBatchBytes) continue;
-      HPS_RETURN_IF_ERROR(database.Write(batch, /*durable=*/false));
-      batch.Clear();
-    }
-    HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), what));
-  }
-  return database.Write(batch, /*durable=*/true);
-}
-
-using FamilyHandles = std::vector<rocksdb::ColumnFamilyHandle*>;
-
-std::vector<rocksdb::IngestExternalFileArg> RowIngestions(Database& database,
-                                                          const StagedImport& import,
-                                                          const FamilyHandles& handles) {
-  std::vector<rocksdb::IngestExternalFileArg> ingestions;
-  for (size_t i = 0; i < import.tables.size(); ++i) {
-    const std::vector<StagedFile>& files = import.tables[i].row_files;
-    if (!files.empty())
-      ingestions.push_back(IngestionOf(database.env(), import, files, handles[i]));
-  }
-  return ingestions;
-}
-
-std::vector<StagedFile> KeyFilesOf(const StagedImport& import) {
-  std::vector<StagedFile> files;
-  for (const StagedTable& table : import.tables)
-    files.insert(files.end(), table.key_files.begin(), table.key_files.end());
-  return files;
-}
-
-// RocksDB reads the neighbours of the files that it ingests. If the key list of another table is
-// damaged, RocksDB refuses to ingest key lists, and no import or repair could complete. The records
-// of the lists are then written individually.
-absl::Status IngestTables(Database& database, const StagedImport& import,
-                          const FamilyHandles& handles, const std::vector<StagedFile>& key_files) {
-  std::vector<rocksdb::IngestExternalFileArg> ingestions = RowIngestions(database, import, handles);
-  ingestions.push_back(IngestionOf(database.env(), import, key_files, database.key_list()));
-  const absl::Status ingested = database.Ingest(ingestions);
-  if (ingested.ok()) return CheckIngested(database, database.key_list(), key_files);
-  if (!absl::IsDataLoss(ingested)) return ingested;
-  HPS_RETURN_IF_ERROR(database.Ingest(RowIngestions(database, import, handles)));
-  LogWarning(absl::StrCat("writing key lists record by record, because ingesting them failed: ",
-                          ingested.ToString()));
-  // A compaction of the new records with the damaged ones would end all writing.
-  const rocksdb::Status kept =
-      database.db().SetOptions(database.key_list(), {{"disable_auto_compactions", "true"}});
-  if (!kept.ok()) return FromReadStatus(kept, "disabling compactions of the key lists");
-  return WriteKeyLists(database, import, key_files);
-}
-
-absl::Status Ingest(Database& database, const StagedImport& import, const FamilyHandles& handles) {
-  const std::vector<StagedFile> key_files = KeyFilesOf(import);
-  if (key_files.empty()) return absl::OkStatus();  // no table has rows
-  HPS_RETURN_IF_ERROR(IngestTables(database, import, handles, key_files));
-  for (size_t i = 0; i < import.tables.size(); ++i)
-    HPS_RETURN_IF_ERROR(CheckIngested(database, handles[i], import.tables[i].row_files));
-  return absl::OkStatus();
-}
-
 absl::Status IngestFiles(Database& database, const StagedImport& import,
                          const std::vector<rocksdb::ColumnFamilyHandle*>& handles) {
   HPS_FAULT_POINT("l3.import.before_ingest");
-  HPS_RETURN_IF_ERROR(Ingest(database, import, handles));
+  HPS_RETURN_IF_ERROR(IngestTableFiles(database, import, handles));
   HPS_FAULT_POINT("l3.import.before_switch");
   return absl::OkStatus();
 }
@@ -299,13 +175,20 @@ std::vector<std::string> TablesOfModel(const CatalogContents& catalog, const std
   return names;
 }
 
+// Of a rejected import that could not be removed.
+absl::Status Stuck(const std::string& name) {
+  return Public(absl::FailedPreconditionError(absl::StrCat(
+      name,
+      " is corrupt or does not fit the store, and can't be removed; the log has the reason")));
+}
+
 // Commits staged imports in their order. REQUIRES: the database's change_mutex() is held.
 class ReadyImports {
  public:
   explicit ReadyImports(Database& database) : database_(database) {}
 
   // Commits or rejects each ready import. Keeps those that cannot be committed now in waiting_.
-  // Errors: those of TakeReadyImports; errors of single imports are in first_error().
+  // Errors: those of TakeReadyImports; errors of single imports are in result().
   absl::Status Commit();
 
   // Checks that a newer import may switch. Errors: UNAVAILABLE (see CommitNewest).
@@ -323,10 +206,14 @@ class ReadyImports {
   // Removes a dropped table from the waiting imports. Errors: those of RemoveStagedTable.
   absl::Status RemoveTable(const std::string& table);
 
-  bool changed() const { return changed_; }
-  const absl::Status& first_error() const { return first_error_; }
+  RefreshResult result() const;
 
  private:
+  struct Waiting {
+    StagedImport import;
+    absl::Status why;
+  };
+
   absl::Status CommitOne(const StagedImport& import, bool& is_rejected);
   absl::Status CheckImport(const StagedImport& import, bool& is_rejected) const;
   void Reject(std::span<const StagedImport> older, const StagedImport& import,
@@ -335,8 +222,9 @@ class ReadyImports {
 
   Database& database_;
   FileLock lock_;  // TakenImports::lock
-  std::vector<StagedImport> waiting_;
-  absl::Status first_error_;
+  std::vector<Waiting> waiting_;
+  std::vector<Waiting> stuck_;    // rejected, but not removed yet
+  absl::Status stuck_manifests_;  // an error if there are damaged manifests, likewise
   bool changed_ = false;
 };
 
@@ -344,10 +232,9 @@ absl::Status ReadyImports::Commit() {
   database_.RetryDrops();
   HPS_ASSIGN_OR_RETURN(TakenImports taken, TakeReadyImports(database_.env(), database_.path()));
   lock_ = std::move(taken.lock);
-  if (taken.damaged_count > 0) {
-    database_.rejected_imports().AddUnknown(
-        absl::DataLossError("the manifest of a staged import is damaged"));
-  }
+  const absl::Status damaged = absl::DataLossError("the manifest of a staged import is damaged");
+  if (taken.damaged_count > 0) database_.rejected_imports().AddUnknown(damaged);
+  if (taken.stuck_count > 0) stuck_manifests_ = Stuck("a staged import of this or another model");
   for (size_t i = 0; i < taken.ready.size(); ++i) {
     const StagedImport& import = taken.ready[i];
     bool is_rejected = false;
@@ -361,13 +248,14 @@ absl::Status ReadyImports::Commit() {
       continue;
     }
     LogError(absl::StrCat("a staged import can't be committed now: ", committed.ToString()));
-    first_error_.Update(committed);
-    waiting_.push_back(import);
+    waiting_.push_back({import, committed});
   }
   return absl::OkStatus();
 }
 
 absl::Status ReadyImports::CommitOne(const StagedImport& import, bool& is_rejected) {
+  // Otherwise its files would stay when it is committed, or the load that commits it says nothing.
+  HPS_RETURN_IF_ERROR(CheckMayTake(import.directory, StagedName(import.directory)));
   HPS_ASSIGN_OR_RETURN(const bool committed_before, AnyUsed(database_, import));
   if (!committed_before) {
     HPS_RETURN_IF_ERROR(CheckNoConflict(import));
@@ -403,7 +291,10 @@ void ReadyImports::Reject(std::span<const StagedImport> older, const StagedImpor
                         why.ToString(absl::StatusToStringMode::kWithNoExtraData)));
   Remove(import);
   // If the removal failed, the next commit finds the import and rejects it again.
-  if (!IsNotReady(database_.env(), import.directory)) return;
+  if (!IsNotReady(database_.env(), import.directory)) {
+    stuck_.push_back({import, Stuck(StagedName(import.directory))});
+    return;
+  }
   for (const std::string& table : TablesOf(import)) {
     std::set<Incarnation> before;
     for (const StagedImport& other : older) {
@@ -416,7 +307,7 @@ void ReadyImports::Reject(std::span<const StagedImport> older, const StagedImpor
 
 absl::Status ReadyImports::CheckNoConflict(const StagedImport& newer) const {
   const std::set<std::string> names = TablesOf(newer);
-  for (const StagedImport& older : waiting_) {
+  for (const auto& [older, why] : waiting_) {
     const auto is_shared = [&](const StagedTable& table) {
       return names.contains(table.spec.name);
     };
@@ -424,7 +315,7 @@ absl::Status ReadyImports::CheckNoConflict(const StagedImport& newer) const {
     if (shared == older.tables.end() || IsReplacedBy(older, names)) continue;
     return absl::UnavailableError(absl::StrCat(
         "store '", database_.path(), "': an older import of table '", shared->spec.name,
-        "' and others is staged and can't be committed now: ", first_error_.message()));
+        "' and others is staged and can't be committed now: ", why.message()));
   }
   return absl::OkStatus();
 }
@@ -432,7 +323,7 @@ absl::Status ReadyImports::CheckNoConflict(const StagedImport& newer) const {
 std::vector<Incarnation> ReadyImports::IncarnationsReplacedBy(const StagedImport& newer) const {
   const std::set<std::string> names = TablesOf(newer);
   std::vector<Incarnation> incarnations;
-  for (const StagedImport& older : waiting_) {
+  for (const auto& [older, why] : waiting_) {
     if (!IsReplacedBy(older, names)) continue;
     for (const StagedTable& table : older.tables) incarnations.push_back(table.incarnation);
   }
@@ -441,31 +332,34 @@ std::vector<Incarnation> ReadyImports::IncarnationsReplacedBy(const StagedImport
 
 void ReadyImports::RemoveReplacedBy(const StagedImport& newer) {
   const std::set<std::string> names = TablesOf(newer);
-  std::erase_if(waiting_, [&](const StagedImport& older) {
-    if (!IsReplacedBy(older, names)) return false;
-    Remove(older);
-    return true;
-  });
+  for (std::vector<Waiting>* imports : {&waiting_, &stuck_}) {
+    std::erase_if(*imports, [&](const Waiting& older) {
+      if (!IsReplacedBy(older.import, names)) return false;
+      Remove(older.import);
+      return true;
+    });
+  }
   for (const StagedTable& table : newer.tables)
     database_.rejected_imports().Replace(table.spec.name, table.incarnation);
 }
 
 std::set<std::string> ReadyImports::WaitingTables() const {
   std::set<std::string> names;
-  for (const StagedImport& import : waiting_)
+  for (const auto& [import, why] : waiting_)
     for (const StagedTable& table : import.tables) names.insert(table.spec.name);
   return names;
 }
 
 bool ReadyImports::IsReadByNetwork(const std::string& table) const {
-  return std::any_of(waiting_.begin(), waiting_.end(), [&](const StagedImport& import) {
+  return std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& waiting) {
+    const StagedImport& import = waiting.import;
     return import.network.has_value() && import.tables.size() > 1 &&
            TablesOf(import).contains(table) && IsRead(import.network->inputs, table);
   });
 }
 
 absl::Status ReadyImports::RemoveTable(const std::string& table) {
-  for (StagedImport& import : waiting_) {
+  for (auto& [import, why] : waiting_) {
     if (!TablesOf(import).contains(table)) continue;
     const absl::Status taken = RemoveStagedTable(database_.env(), database_.path(), table, import);
     if (taken.ok()) continue;
@@ -485,6 +379,14 @@ absl::Status NoSuchName(Database& database, const std::string& name) {
   for (const auto& [table, record] : catalog.tables) models.push_back(ModelOf(table));
   return absl::NotFoundError(absl::StrCat("store '", database.path(), "' has no model '", name, "'",
                                           NearestNameHint(name, models)));
+}
+
+RefreshResult ReadyImports::result() const {
+  RefreshResult result{.changed = changed_};
+  for (const std::vector<Waiting>* imports : {&waiting_, &stuck_})
+    for (const auto& [import, why] : *imports) result.waiting.push_back({TablesOf(import), why});
+  if (!stuck_manifests_.ok()) result.waiting.push_back({{}, stuck_manifests_});
+  return result;
 }
 
 void ReadyImports::Remove(const StagedImport& import) const {
@@ -538,12 +440,11 @@ absl::StatusOr<std::vector<TableInfo>> CommitImport(Database& database, const St
   return InfosOf(database, import);
 }
 
-absl::StatusOr<bool> CommitReadyImports(Database& database) {
+absl::StatusOr<RefreshResult> CommitReadyImports(Database& database) {
   MutexLock lock(database.change_mutex());
   ReadyImports ready(database);
   HPS_RETURN_IF_ERROR(ready.Commit());
-  if (!ready.changed()) HPS_RETURN_IF_ERROR(ready.first_error());
-  return ready.changed();
+  return ready.result();
 }
 
 absl::StatusOr<std::vector<TableInfo>> CommitNewest(Database& database,

@@ -24,10 +24,11 @@ absl::StatusOr<std::vector<TableInfo>> CommitImport(Database& database, const St
 // commands. An import is rejected if it can never be committed because its files are damaged, its
 // tables have another shape, or their import id was used before: it is logged, removed, and added
 // to the database's rejected_imports(). An import that cannot be committed now is logged and stays
-// staged. Newer imports also stay staged if they share tables with it without replacing all of its
-// tables. Returns true if a table has changed. Errors: that of the first import that stays staged,
-// unless a table has changed.
-absl::StatusOr<bool> CommitReadyImports(Database& database);
+// staged: also one that this process may not read or remove. Newer imports also stay staged if they
+// share tables with it without replacing all of its tables. A rejected import that cannot be
+// removed now is among the waiting ones of the result, but newer ones do not wait for it. Errors:
+// those of TakeReadyImports.
+absl::StatusOr<RefreshResult> CommitReadyImports(Database& database);
 
 // Does the same, then commits `import`, which is newer than all staged ones. Their errors are not
 // errors of `import`, with one exception. If a staged import that stays staged shares a table with

@@ -1,10 +1,13 @@
 #include "l3_rocksdb/import/staging.h"
 
+#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cinttypes>
 #include <cstdio>
+#include <filesystem>
 #include <iterator>
 #include <random>
 #include <set>
@@ -16,7 +19,9 @@
 #include "base/limits.h"
 #include "base/logging.h"
 #include "base/macros.h"
+#include "base/public_message.h"
 #include "l3_rocksdb/files/store_files.h"
+#include "l3_rocksdb/files/store_owner.h"
 #include "l3_rocksdb/record_codec.h"
 #include "l3_rocksdb/status.h"
 
@@ -34,8 +39,16 @@ constexpr char kLockName[] = "/lock";
 
 std::string StagingRoot(const std::string& store) { return store + "/staging"; }
 
+// RocksDB finds no file where it may not look.
+bool MayNotLook(const std::string& path) {
+  return access(path.c_str(), F_OK) != 0 && errno == EACCES;
+}
+
+// Errors: FAILED_PRECONDITION (no permission to look), UNAVAILABLE, RESOURCE_EXHAUSTED.
 absl::StatusOr<bool> IsReady(rocksdb::Env* env, const std::string& directory) {
   const rocksdb::Status found = env->FileExists(directory + kManifestName);
+  if (found.IsNotFound() && MayNotLook(directory + kManifestName))
+    return NotPermitted(directory, StagedName(directory), "read");
   if (found.IsNotFound()) return false;
   HPS_RETURN_IF_ERROR(
       FromRocksStatus(found, absl::StrCat("looking for '", directory, kManifestName, "'")));
@@ -46,7 +59,14 @@ absl::StatusOr<bool> IsReady(rocksdb::Env* env, const std::string& directory) {
 absl::StatusOr<std::vector<std::string>> Directories(rocksdb::Env* env, const std::string& store) {
   std::vector<std::string> names;
   const rocksdb::Status listed = env->GetChildren(StagingRoot(store), &names);
-  if (listed.IsNotFound() || listed.IsPathNotFound()) return std::vector<std::string>();
+  if (listed.IsNotFound() || listed.IsPathNotFound()) {
+    // RocksDB returns this also for a directory without read permission.
+    std::error_code error;
+    static_cast<void>(std::filesystem::directory_iterator(StagingRoot(store), error));
+    if (error == std::errc::permission_denied)
+      return NotPermitted(StagingRoot(store), "the store's folder 'staging'", "read");
+    return std::vector<std::string>();
+  }
   HPS_RETURN_IF_ERROR(FromRocksStatus(listed, absl::StrCat("listing '", StagingRoot(store), "'")));
   std::vector<std::string> directories;
   for (const std::string& name : names) {
@@ -99,7 +119,6 @@ void TakePageFiles(RecordReader& reader, StagedTable& table) {
   }
 }
 
-// The lowest one that has what the import brings.
 // The lowest version that has what the import has, so that an older hps can commit it.
 uint32_t ManifestVersionOf(const StagedImport& import) {
   for (const StagedTable& table : import.tables) {
@@ -133,10 +152,21 @@ StagedNetwork TakeNetwork(RecordReader& reader) {
 
 absl::StatusOr<StagedImport> ReadManifest(rocksdb::Env* env, const std::string& directory) {
   std::string bytes;
-  HPS_RETURN_IF_ERROR(
+  const absl::Status read =
       FromReadStatus(rocksdb::ReadFileToString(env, directory + kManifestName, &bytes),
-                     absl::StrCat("reading '", directory, kManifestName, "'")));
-  HPS_ASSIGN_OR_RETURN(StagedImport import, DecodeStagedImport(bytes));
+                     absl::StrCat("reading '", directory, kManifestName, "'"));
+  if (absl::IsPermissionDenied(read))
+    return NotPermitted(directory + kManifestName, StagedName(directory), "read");
+  HPS_RETURN_IF_ERROR(read);
+  absl::StatusOr<StagedImport> decoded = DecodeStagedImport(bytes);
+  if (absl::IsFailedPrecondition(decoded.status())) {
+    LogError(absl::StrCat("'", directory, "': ", decoded.status().ToString()));
+    return Public(absl::FailedPreconditionError(
+        absl::StrCat(StagedName(directory),
+                     " was made by another version of hps: remove it and import "
+                     "again with this version, or start that version")));
+  }
+  HPS_ASSIGN_OR_RETURN(StagedImport import, std::move(decoded));
   import.directory = directory;
   return import;
 }
@@ -168,8 +198,6 @@ absl::StatusOr<Staging> ReadStaging(rocksdb::Env* env, const std::string& store)
       staging.ready.push_back(*std::move(import));
     } else if (absl::IsDataLoss(import.status())) {
       staging.damaged.push_back(directory);
-    } else if (absl::IsFailedPrecondition(import.status())) {
-      LogWarning(absl::StrCat("'", directory, "': ignored: ", import.status().ToString()));
     } else {
       return import.status();
     }
@@ -280,6 +308,11 @@ void RemoveReplaced(rocksdb::Env* env, const std::string& store,
 
 }  // namespace
 
+std::string StagedName(const std::string& directory) {
+  return absl::StrCat("the staged import 'staging/",
+                      std::filesystem::path(directory).filename().string(), "'");
+}
+
 std::string EncodeStagedImport(const StagedImport& import) {
   RecordWriter record;
   const uint32_t version = ManifestVersionOf(import);
@@ -355,6 +388,11 @@ absl::StatusOr<StagedImport> DecodeStagedImport(std::string_view bytes) {
 
 absl::StatusOr<StagingDirectory> MakeStagingDirectory(rocksdb::Env* env, const std::string& store) {
   HPS_RETURN_IF_ERROR(MakeDirectories(env, StagingRoot(store)));
+  const absl::Status root_given = GiveToStoreOwner(store, StagingRoot(store), GiveFiles::kNone);
+  if (!root_given.ok()) {
+    static_cast<void>(env->DeleteDir(StagingRoot(store)));  // if it is empty
+    return root_given;
+  }
   // A directory that is created but not locked yet looks like one of an ended command.
   HPS_ASSIGN_OR_RETURN(const FileLock staging_lock, TakeStagingLock(store));
   // Done here and not only at the commit: this import may need the space that they occupy.
@@ -373,9 +411,12 @@ absl::StatusOr<StagingDirectory> MakeStagingDirectory(rocksdb::Env* env, const s
   HPS_RETURN_IF_ERROR(
       FromRocksStatus(env->CreateDir(made.path), absl::StrCat("creating '", made.path, "'")));
   absl::StatusOr<FileLock> lock = FileLock::Take(made.path + kLockName, 0, RealClock().Now());
-  if (!lock.ok()) {
+  absl::Status begun = lock.status();
+  // Now, so that the store's owner can see whether this import has ended, and remove its files.
+  if (begun.ok()) begun = GiveToStoreOwner(store, made.path, GiveFiles::kWithFiles);
+  if (!begun.ok()) {
     RemoveAndLog(env, made.path, "an import that could not begin");
-    return lock.status();
+    return begun;
   }
   made.lock = *std::move(lock);
   return made;
@@ -392,7 +433,8 @@ absl::Status MarkReady(rocksdb::Env* env, const std::string& store, StagedImport
   HPS_RETURN_IF_ERROR(SyncDirectory(env, store));
   HPS_FAULT_POINT("l3.stage.before_ready");
   const std::string manifest = import.directory + kManifestName;
-  const absl::Status written = WriteFileDurably(env, manifest, EncodeStagedImport(import));
+  absl::Status written = WriteFileDurably(env, manifest, EncodeStagedImport(import));
+  if (written.ok()) written = GiveToStoreOwner(store, import.directory, GiveFiles::kWithFiles);
   if (written.ok()) {
     RemoveReplaced(env, store, others.ready, import);
     return absl::OkStatus();
@@ -416,7 +458,7 @@ absl::StatusOr<TakenImports> TakeReadyImports(rocksdb::Env* env, const std::stri
   HPS_ASSIGN_OR_RETURN(Staging staging, ReadStaging(env, store));
   for (const std::string& directory : staging.damaged) {
     RemoveAndLog(env, directory, "a staged import whose manifest is damaged");
-    taken.damaged_count += IsNotReady(env, directory) ? 1 : 0;
+    ++(IsNotReady(env, directory) ? taken.damaged_count : taken.stuck_count);
   }
   RemoveAbandoned(env, staging.not_ready);
   taken.ready = std::move(staging.ready);

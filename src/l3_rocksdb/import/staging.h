@@ -73,11 +73,13 @@ struct StagingDirectory {
 
 // Creates a directory and locks it. Creates the store's directory if it is missing. Removes the
 // directories of ended commands, so that imports that are killed repeatedly do not fill the disk.
+// The directory belongs to the store's owner. Errors: those of GiveToStoreOwner, among others.
 absl::StatusOr<StagingDirectory> MakeStagingDirectory(rocksdb::Env* env, const std::string& store);
 
-// The last step of staging: afterwards the owner of the store may commit the import. Sets `order`.
-// After an error the import is not ready, unless `may_be_ready` is set: then the state is unknown,
-// and the caller must leave the directory in place. Errors: UNAVAILABLE, RESOURCE_EXHAUSTED.
+// The last step of staging: gives the files to the owner of the store, who may commit the import
+// afterwards. Sets `order`. After an error the import is not ready, unless `may_be_ready` is set:
+// then the state is unknown, and the caller must leave the directory in place. Errors: those of
+// TakeReadyImports and GiveToStoreOwner.
 //
 // Then removes older ready imports whose tables are all contained in newer ones with the same
 // shape, unless the owner is committing. So repeated imports do not fill the disk while a server
@@ -89,18 +91,20 @@ absl::Status MarkReady(rocksdb::Env* env, const std::string& store, StagedImport
 struct TakenImports {
   std::vector<StagedImport> ready;  // oldest first
   size_t damaged_count = 0;         // imports removed because their manifest was damaged
+  size_t stuck_count = 0;           // imports with a damaged manifest that could not be removed
   FileLock lock;                    // while held, no newer import removes one of `ready`
 };
 
 // For the store's owner: returns the imports that are ready. Logs and removes the directories of
 // ended commands, and imports whose manifest is damaged, because these can never be committed.
-// Leaves imports of other versions of hps alone. Errors: UNAVAILABLE, RESOURCE_EXHAUSTED (a read
-// failed, so the order of the imports is unknown).
+// Errors, after which the order of the imports is unknown: FAILED_PRECONDITION (an import belongs
+// to another user and may not be read, or was made by another version of hps; public), UNAVAILABLE,
+// RESOURCE_EXHAUSTED (a read failed).
 absl::StatusOr<TakenImports> TakeReadyImports(rocksdb::Env* env, const std::string& store);
 
 // For processes that do not own the store; takes no lock. Returns what TakeReadyImports would
 // return now, followed by the imports that it could not read. Changes nothing. Errors: UNAVAILABLE,
-// PERMISSION_DENIED (the directories can't be listed).
+// FAILED_PRECONDITION (the directories can't be listed).
 absl::StatusOr<std::vector<PendingImport>> ListReadyImports(rocksdb::Env* env,
                                                             const std::string& store);
 
@@ -112,6 +116,9 @@ inline constexpr char kLinkSuffix[] = ".in";
 // remain.
 absl::Status RemoveStaging(rocksdb::Env* env, const std::string& store,
                            const std::string& directory);
+
+// The name of a staged import for remote clients: "the staged import 'staging/ID'".
+std::string StagedName(const std::string& directory);
 
 // True if the store's owner would find no ready import in the directory now.
 bool IsNotReady(rocksdb::Env* env, const std::string& directory);

@@ -4,15 +4,19 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <xxhash.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <thread>
 #include <utility>
 
 #include "base/logging.h"
+#include "base/public_message.h"
 #include "l3_rocksdb/catalog.h"
 #include "l3_rocksdb/database.h"
 #include "l3_rocksdb/import/bulk_import.h"
@@ -143,7 +147,7 @@ TEST_F(StagingTest, TheOwnersImportComesAfterWhatWasStagedBefore) {
   ASSERT_TRUE(ImportAsOwner({"a"}, 30).ok());
   EXPECT_EQ(RowCounts(), (Counts{{"m/a", 30}, {"m/b", 20}}));
   EXPECT_TRUE(StagedDirectories().empty());
-  EXPECT_FALSE(*server_->Refresh());
+  EXPECT_FALSE(server_->Refresh()->changed);
   EXPECT_EQ(RowCounts(), (Counts{{"m/a", 30}, {"m/b", 20}}));
 }
 
@@ -159,7 +163,7 @@ TEST_F(StagingTest, AStagedImportIsRemovedWhenNewerOnesHaveAllItsTables) {
   Stage({"a", "b"}, 40);
   EXPECT_EQ(WaitingImports(), (Waiting{{{"m/c"}, 10}, {{"m/a", "m/b"}, 40}}));
   EXPECT_EQ(StagedDirectories().size(), 2u);
-  EXPECT_TRUE(*server_->Refresh());
+  EXPECT_TRUE(server_->Refresh()->changed);
   EXPECT_EQ(RowCounts(), (Counts{{"m/a", 40}, {"m/b", 40}, {"m/c", 10}}));
   EXPECT_EQ(Rejected(), Tables{});
 }
@@ -174,7 +178,7 @@ TEST_F(StagingTest, AnImportIdIsStagedAndTakenOnce) {
   };
   ASSERT_TRUE(stage_as("v1", 10).ok());
   EXPECT_EQ((*ListPendingImports(Options()))[0].tables[0].import_id, "v1");
-  ASSERT_TRUE(*server_->Refresh());
+  ASSERT_TRUE(server_->Refresh()->changed);
   EXPECT_EQ((*server_->Tables())[0].import_id, "v1");
   EXPECT_TRUE(absl::IsFailedPrecondition(stage_as("v1", 20)));
   ASSERT_TRUE(stage_as("v2", 30).ok());
@@ -191,14 +195,14 @@ TEST_F(StagingTest, AnImportIdIsStagedAndTakenOnce) {
 TEST_F(StagingTest, NothingIsRemovedWhileTheOwnerCommits) {
   Stage({"a"}, 10);
   FaultPoints::Arm("l3.import.before_families", {.action = FaultAction::kWait});
-  absl::StatusOr<bool> changed = false;
+  absl::StatusOr<RefreshResult> changed;
   std::thread owner([&] { changed = server_->Refresh(); });
   EXPECT_TRUE(AwaitCondition([] { return FaultPoints::IsWaiting("l3.import.before_families"); }));
   Stage({"a"}, 20);
   EXPECT_EQ(WaitingImports(), (Waiting{{{"m/a"}, 10}, {{"m/a"}, 20}}));
   FaultPoints::DisarmAll();
   owner.join();
-  EXPECT_TRUE(changed.ok() && *changed) << changed.status();
+  EXPECT_TRUE(changed.ok() && changed->changed) << changed.status();
   EXPECT_EQ(RowCounts(), (Counts{{"m/a", 10}}));
   EXPECT_EQ(Rejected(), Tables{});
   EXPECT_EQ(WaitingImports(), (Waiting{{{"m/a"}, 20}}));
@@ -229,7 +233,7 @@ TEST_F(StagingTest, AReplacedImportThatCannotBeRemovedIsRemovedLater) {
     EXPECT_EQ(StagedDirectories().size(), 2u);
     Stage({"a"}, 30);
     EXPECT_EQ(StagedDirectories().size(), 1u);
-    EXPECT_TRUE(*server_->Refresh());
+    EXPECT_TRUE(server_->Refresh()->changed);
     EXPECT_EQ(RowCounts(), (Counts{{"m/a", 30}}));
     EXPECT_EQ(Rejected(), Tables{});
   }
@@ -254,7 +258,7 @@ TEST_F(StagingTest, OtherProcessesListWaitingImports) {
   EXPECT_GT(newest.incarnation, 0u);
   EXPECT_EQ((*waiting)[1].problem, "");
   EXPECT_EQ(StagedDirectories().size(), 3u);
-  ASSERT_TRUE(*server_->Refresh());
+  ASSERT_TRUE(server_->Refresh()->changed);
   EXPECT_TRUE(ListPendingImports(Options())->empty());
   RocksStoreOptions elsewhere = Options();
   elsewhere.config.path = directory_.path() + "/none";
@@ -296,19 +300,23 @@ TEST_F(StagingTest, AWaitingImportDelaysNoOther) {
   Stage({"a"}, 10);
   Stage({"b"}, 20);
   FailCommits(1);
-  const auto changed = server_->Refresh();
-  ASSERT_TRUE(changed.ok()) << changed.status();
-  EXPECT_TRUE(*changed);
+  const auto refreshed = server_->Refresh();
+  ASSERT_TRUE(refreshed.ok()) << refreshed.status();
+  EXPECT_TRUE(refreshed->changed);
+  // Catches: a commit of one import that hides that another one waits.
+  ASSERT_EQ(refreshed->waiting.size(), 1u);
+  EXPECT_EQ(refreshed->waiting[0].names, (std::set<std::string>{"m/a"}));
+  EXPECT_EQ(refreshed->waiting[0].why.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(RowCounts(), (Counts{{"m/b", 20}}));
-  EXPECT_TRUE(*server_->Refresh());
+  EXPECT_TRUE(server_->Refresh()->changed);
   EXPECT_EQ(RowCounts(), (Counts{{"m/a", 10}, {"m/b", 20}}));
   EXPECT_TRUE(StagedDirectories().empty());
 }
 
-TEST_F(StagingTest, AWaitingImportIsAnErrorWhenNothingElseHasChanged) {
+TEST_F(StagingTest, AWaitingImportIsReported) {
   Stage({"a"}, 10);
   FailCommits(1);
-  EXPECT_EQ(server_->Refresh().status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ErrorOf(server_->Refresh()).code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(StagedDirectories().size(), 1u);
 }
 
@@ -319,7 +327,7 @@ TEST_F(StagingTest, AnImportThatWaitsIsReplacedByANewerOneOfItsTables) {
     Stage({"a", "b"}, 20);
   }
   FailCommits(1);
-  EXPECT_TRUE(*server_->Refresh());
+  EXPECT_TRUE(server_->Refresh()->changed);
   EXPECT_EQ(RowCounts(), (Counts{{"m/a", 20}, {"m/b", 20}}));
   EXPECT_TRUE(StagedDirectories().empty());
 }
@@ -343,7 +351,7 @@ TEST_F(StagingTest, ANewerImportThatReplacesOnlyAPartWaitsBehindIt) {
   Stage({"a", "b"}, 10);
   Stage({"a"}, 20);
   FailCommits(3);
-  EXPECT_EQ(server_->Refresh().status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ErrorOf(server_->Refresh()).code(), absl::StatusCode::kResourceExhausted);
   const absl::Status behind = ImportAsOwner({"b"}, 30);
   EXPECT_EQ(behind.code(), absl::StatusCode::kUnavailable);
   EXPECT_NE(std::string(behind.message()).find("'m/b'"), std::string::npos) << behind;
@@ -353,7 +361,7 @@ TEST_F(StagingTest, ANewerImportThatReplacesOnlyAPartWaitsBehindIt) {
   const absl::Status beside = ImportAsOwner({"c"}, 40);
   EXPECT_TRUE(beside.ok()) << beside;
   EXPECT_EQ(RowCounts(), (Counts{{"m/c", 40}}));
-  EXPECT_TRUE(*server_->Refresh());
+  EXPECT_TRUE(server_->Refresh()->changed);
   EXPECT_EQ(RowCounts(), (Counts{{"m/a", 20}, {"m/b", 10}, {"m/c", 40}}));
   EXPECT_TRUE(StagedDirectories().empty());
 }
@@ -366,7 +374,7 @@ TEST_F(StagingTest, ARejectedImportReplacesNothing) {
     StageDamaged({"a"}, 20);
   }
   std::ofstream(StagedDirectories().at(0) + "/unknown") << "left alone until the end";
-  EXPECT_TRUE(*server_->Refresh());
+  EXPECT_TRUE(server_->Refresh()->changed);
   EXPECT_EQ(RowCounts(), (Counts{{"m/a", 10}}));
   EXPECT_TRUE(StagedDirectories().empty());
   EXPECT_EQ(Rejected(), Tables{"m/a"});
@@ -376,11 +384,11 @@ TEST_F(StagingTest, ARejectedImportReplacesNothing) {
 TEST_F(StagingTest, AReplacedTableIsNotReportedAsRejected) {
   StageDamaged({"a", "b"}, 10);
   Stage({"a"}, 20);
-  EXPECT_TRUE(*server_->Refresh());
+  EXPECT_TRUE(server_->Refresh()->changed);
   EXPECT_EQ(Rejected(), Tables{"m/b"});
 
   StageDamaged({"a", "b"}, 10);
-  EXPECT_FALSE(*server_->Refresh());
+  EXPECT_FALSE(server_->Refresh()->changed);
   ASSERT_TRUE(ImportAsOwner({"b"}, 30).ok());
   EXPECT_TRUE(server_->TakeRejectedImports("").empty()) << "rejected tables of another model";
   EXPECT_TRUE(server_->TakeRejectedImports("m/a").empty());
@@ -395,15 +403,15 @@ TEST_F(StagingTest, AnOlderImportDoesNotReplaceARejectedOne) {
     StageDamaged({"a", "b"}, 20);
   }
   FailCommits(1);
-  EXPECT_EQ(server_->Refresh().status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_TRUE(*server_->Refresh());
+  EXPECT_EQ(ErrorOf(server_->Refresh()).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(server_->Refresh()->changed);
   EXPECT_EQ(RowCounts(), (Counts{{"m/a", 10}}));
   EXPECT_EQ(Rejected(), (Tables{"m/a", "m/b"}));
 }
 
 TEST_F(StagingTest, ADropReportsRejectedImportsOfOtherTables) {
   Stage({"a", "b"}, 10);
-  EXPECT_TRUE(*server_->Refresh());
+  EXPECT_TRUE(server_->Refresh()->changed);
   StageDamaged({"a"}, 20);
   StageDamaged({"b"}, 20);
   ASSERT_TRUE(server_->Drop("m/a").ok());
@@ -442,7 +450,7 @@ TEST_F(StagingTest, ADamagedStoreRejectsNoStagedImport) {
   }
 
   Stage({"a"}, 20);
-  const absl::Status refreshed = CommitReadyImports(**database).status();
+  const absl::Status refreshed = ErrorOf(CommitReadyImports(**database));
   EXPECT_EQ(refreshed.code(), absl::StatusCode::kDataLoss) << refreshed;
   EXPECT_EQ(StagedDirectories().size(), 1u);
   MutexLock lock((*database)->change_mutex());
@@ -452,18 +460,41 @@ TEST_F(StagingTest, ADamagedStoreRejectsNoStagedImport) {
 TEST_F(StagingTest, AnImportWhoseManifestIsDamagedIsRemoved) {
   Stage({"a"}, 10);
   std::filesystem::resize_file(StagedDirectories().at(0) + "/manifest", 40);
-  EXPECT_FALSE(*server_->Refresh());
+  EXPECT_FALSE(server_->Refresh()->changed);
   EXPECT_TRUE(StagedDirectories().empty());
   EXPECT_TRUE(RowCounts().empty());
   EXPECT_TRUE(ImportAsOwner({"a"}, 10).ok());
   EXPECT_EQ(Rejected(), Tables{""}) << "it may have been another table's";
 }
 
+// Catches: an import of a newer hps that is ignored, and a load that says nothing of it.
+TEST_F(StagingTest, AnImportOfAnotherVersionIsReportedAndStops) {
+  Stage({"a"}, 10);
+  const std::string manifest = StagedDirectories().at(0) + "/manifest";
+  std::ifstream file(manifest, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  bytes[8] = 99;  // the version follows the magic; the checksum ends the file
+  const uint64_t checksum = XXH3_64bits(bytes.data(), bytes.size() - sizeof(checksum));
+  std::memcpy(bytes.data() + bytes.size() - sizeof(checksum), &checksum, sizeof(checksum));
+  std::ofstream(manifest, std::ios::binary) << bytes;
+  const absl::Status refreshed = server_->Refresh().status();
+  EXPECT_EQ(refreshed.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(std::string(refreshed.message()).find("another version"), std::string::npos);
+  EXPECT_EQ(std::string(refreshed.message()).find(path()), std::string::npos);
+  EXPECT_TRUE(IsPublic(refreshed));
+  // An import now would have no place in the order.
+  const auto next = Fill(StageImport(Options(), Specs({"b"})), 1, 10);
+  EXPECT_EQ(next.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(StagedDirectories().size(), 1u);
+  std::filesystem::remove_all(StagedDirectories().at(0));
+  EXPECT_TRUE(server_->Refresh().ok());
+}
+
 TEST_F(StagingTest, AnImportThatLacksAFileIsRejected) {
   Stage({"a"}, 10);
   Stage({"b"}, 10);
   std::filesystem::remove(StagedDirectories().at(0) + "/t0-p0-0.sst");
-  EXPECT_TRUE(*server_->Refresh());
+  EXPECT_TRUE(server_->Refresh()->changed);
   EXPECT_EQ(RowCounts().size(), 1u);
   EXPECT_TRUE(StagedDirectories().empty());
 }

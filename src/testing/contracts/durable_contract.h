@@ -486,13 +486,13 @@ TEST_P(DurableContractTest, AReaderSeesWhatWasCommittedWhenItRefreshes) {
   const FetchedRows first(**table, {0, 10});
   ExpectHit(first, 0, 0, 1);
   ExpectAbsent(first, 1);
-  EXPECT_FALSE(*(*reader)->Refresh());
+  EXPECT_FALSE((*reader)->Refresh()->changed);
 
   StampedRows rows(1, 32, {10}, 3);
   ASSERT_TRUE(Table("m/t")->Write({rows.batch(), {}, {}}).ok());
   const auto rows_changed = (*reader)->Refresh();
   ASSERT_TRUE(rows_changed.ok()) << rows_changed.status();
-  EXPECT_TRUE(*rows_changed);
+  EXPECT_TRUE(rows_changed->changed);
   table = (*reader)->OpenTable("m/t");
   const FetchedRows caught_up(**table, {0, 10});
   ExpectHit(caught_up, 1, 3, 1);
@@ -500,7 +500,7 @@ TEST_P(DurableContractTest, AReaderSeesWhatWasCommittedWhenItRefreshes) {
   ASSERT_TRUE(Import(Spec("m/t"), Range(0, 20), 2).ok());
   const auto changed = (*reader)->Refresh();
   ASSERT_TRUE(changed.ok()) << changed.status();
-  EXPECT_TRUE(*changed);
+  EXPECT_TRUE(changed->changed);
   auto switched = (*reader)->OpenTable("m/t");
   const FetchedRows second(**switched, {0, 19});
   ExpectHit(second, 0, 0, 2);

@@ -346,10 +346,10 @@ class FaultyDurableStore final : public DurableStore {
     return call.Leave(store_->Drop(name));
   }
 
-  absl::StatusOr<bool> Refresh() override {
+  absl::StatusOr<RefreshResult> Refresh() override {
     FaultyCall call(faults_, TierOperation::kRefresh);
     HPS_RETURN_IF_ERROR(call.Enter());
-    if (call.drops()) return false;
+    if (call.drops()) return RefreshResult{};
     return call.Leave(store_->Refresh());
   }
 
