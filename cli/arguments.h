@@ -125,6 +125,7 @@ struct SnapshotArguments {
 struct ParkedArguments {
   StoreArguments store;
   bool replay = false;
+  bool undecided = false;
 };
 
 struct TopArguments {

@@ -60,14 +60,25 @@ absl::Status RunParked(const ParkedArguments& arguments, const Config& config, O
     if (!output.is_json()) output.Line(absl::StrCat(messages->size(), " messages are parked"));
     return absl::OkStatus();
   }
-  const absl::StatusOr<ReplayReport> report = ReplayParkedMessages(config);
+  const absl::StatusOr<ReplayReport> report =
+      ReplayParkedMessages(config, {.apply_undecided = arguments.undecided});
   if (!report.ok()) return report.status();
   Print(report->parked, output);
   if (output.is_json()) {
     output.json().Member("replayed", report->messages).Member("rows", report->rows);
-  } else {
-    output.Line(absl::StrCat(report->messages, " messages replayed, ", report->rows,
-                             " rows changed; ", report->parked.size(), " messages stay parked"));
+    output.json().Member("superseded", report->superseded);
+    output.json().Member("undecided", report->undecided);
+    return absl::OkStatus();
+  }
+  output.Line(absl::StrCat(report->messages, " messages replayed, ", report->rows,
+                           " rows changed; ", report->parked.size(), " messages stay parked"));
+  if (report->superseded > 0) {
+    output.Line(absl::StrCat(report->superseded,
+                             " keys were left out: their row or their deletion is newer"));
+  }
+  if (report->undecided > 0) {
+    output.Line(absl::StrCat(report->undecided, " keys were left out: they have no row, and may ",
+                             "have been deleted after the message; --undecided applies them"));
   }
   return absl::OkStatus();
 }

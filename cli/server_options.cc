@@ -141,8 +141,12 @@ CLI::App* AddParked(CLI::App& app, ParkedArguments& arguments) {
   CLI::App* command =
       app.add_subcommand("parked", "List the messages of the update stream that were set aside");
   AddStore(*command, arguments.store);
-  command->add_flag("--replay", arguments.replay,
-                    "Decode them again and apply each at its own position");
+  CLI::Option* replay = command->add_flag("--replay", arguments.replay,
+                                          "Decode them again and apply each at its own position");
+  command
+      ->add_flag("--undecided", arguments.undecided,
+                 "Also apply keys that may have been deleted after the message")
+      ->needs(replay);
   command->footer("Example:\n  hps parked --store store\n  hps parked --store store --replay");
   return command;
 }

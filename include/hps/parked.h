@@ -26,16 +26,30 @@ struct ParkedMessageInfo {
 // Errors: NOT_FOUND (no store), PERMISSION_DENIED, DATA_LOSS (the file is of another kind).
 absl::StatusOr<std::vector<ParkedMessageInfo>> ListParkedMessages(const Config& config);
 
-struct ReplayReport {
-  uint64_t messages = 0;  // that were applied and removed from the file
-  uint64_t rows = 0;      // that they changed; a key whose row has a higher version keeps it
-  std::vector<ParkedMessageInfo> parked;  // that could not be applied, with the present reason
+struct ReplayOptions {
+  // Also apply keys of which the store does not know whether they were deleted later. This may
+  // bring back rows that the stream has deleted.
+  bool apply_undecided = false;
 };
 
-// Decodes the parked messages again and applies each at its own position. A message stays parked if
-// it is older than the time from which its table reads the stream since its import.
+struct ReplayReport {
+  uint64_t messages = 0;  // that were applied and removed from the file
+  uint64_t rows = 0;      // that they changed
+  // Keys that were left out, because their row or their deletion is newer than the message.
+  uint64_t superseded = 0;
+  // Keys without a row that were left out, because they may have been deleted after the message:
+  // a merge of changes (docs/page_files.md) removes the records of deletions, and damage may have
+  // taken them.
+  uint64_t undecided = 0;
+  std::vector<ParkedMessageInfo> parked;  // that stay parked, with the present reason
+};
+
+// Decodes the parked messages again and applies each at its own position, so that no later change
+// is undone. A message stays parked if it is older than the time from which its table reads the
+// stream since its import, and with keys that are undecided.
 // Errors: NOT_FOUND (no store), FAILED_PRECONDITION (a server has the store), those of Store::Open
 // and of the disk. The messages are then parked as before; replaying them again is harmless.
-absl::StatusOr<ReplayReport> ReplayParkedMessages(const Config& config);
+absl::StatusOr<ReplayReport> ReplayParkedMessages(const Config& config,
+                                                  const ReplayOptions& options = {});
 
 }  // namespace hps

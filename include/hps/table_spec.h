@@ -51,7 +51,9 @@ inline constexpr uint16_t kDirectGeneration = 0;
 struct UpdateStart {
   enum class Kind : uint8_t { kBeginning, kEnd, kTime };
   Kind kind = Kind::kBeginning;
-  int64_t time_ms = 0;  // kTime: the first record with this time stamp (since 1970) or a later one
+  // kTime: the first record with this time stamp (since 1970) or a later one. kEnd: when the import
+  // began; 0 = unknown.
+  int64_t time_ms = 0;
 
   friend bool operator==(const UpdateStart&, const UpdateStart&) = default;
 };

@@ -4,6 +4,7 @@
 // Thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -64,6 +65,12 @@ class ByteBudget {
     }
     bytes_lent_ += bytes;
     return Lease(this, bytes);
+  }
+
+  // Raises the budget to `bytes_max` where it is less.
+  void GrowTo(uint64_t bytes_max) {
+    MutexLock lock(mutex_);
+    bytes_max_ = std::max(bytes_max_, bytes_max);
   }
 
  private:

@@ -28,6 +28,16 @@ TEST(ByteBudgetTest, LendsNoMoreThanThereIs) {
   EXPECT_TRUE(budget.Lend(100).ok());
 }
 
+TEST(ByteBudgetTest, GrowsAndNeverShrinks) {
+  ByteBudget budget("rows", 100);
+  const auto most = budget.Lend(90);
+  budget.GrowTo(150);
+  EXPECT_FALSE(budget.Lend(61).ok());
+  EXPECT_TRUE(budget.Lend(60).ok());
+  budget.GrowTo(50);
+  EXPECT_TRUE(budget.Lend(60).ok());
+}
+
 TEST(ByteBudgetTest, ALeaseThatWasMovedFromGivesNothingBack) {
   ByteBudget budget("a cache", 100);
   ByteBudget::Lease first = *budget.Lend(60);

@@ -1,6 +1,8 @@
 #include "base/text.h"
 
 #include <array>
+#include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -89,6 +91,15 @@ void AppendJsonString(std::string_view text, std::string* json) {
     text.remove_prefix(next.bytes);
   }
   *json += '"';
+}
+
+std::string PrintDouble(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  std::array<char, 64> buffer{};
+  const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
+  std::string text(buffer.data(), result.ptr);
+  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
 }  // namespace hps

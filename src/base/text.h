@@ -1,4 +1,4 @@
-// Makes text of unknown origin safe to write to a terminal, a log or JSON.
+// Text that is safe to write to a terminal, a log or JSON, and numbers that read back unchanged.
 #pragma once
 
 #include <string>
@@ -13,5 +13,9 @@ std::string PrintableText(std::string_view text);
 // Appends `text` as a quoted JSON string. The result is valid UTF-8: a byte outside a valid
 // sequence becomes U+FFFD.
 void AppendJsonString(std::string_view text, std::string* json);
+
+// The shortest decimal that reads back as the same number, with a point or an exponent so that it
+// is a TOML float; "nan", "inf" or "-inf".
+std::string PrintDouble(double value);
 
 }  // namespace hps

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 
 namespace hps {
@@ -23,6 +24,16 @@ TEST(TextTest, PrintableTextIsOneLineOfUtf8) {
   EXPECT_EQ(PrintableText("\xc2\x9b"
                           "31m"),
             " 31m");  // a terminal may take it for ESC [
+}
+
+TEST(TextTest, PrintDoubleReadsBackAsTheSameNumber) {
+  EXPECT_EQ(PrintDouble(0.1), "0.1");
+  EXPECT_EQ(PrintDouble(1), "1.0");
+  EXPECT_EQ(PrintDouble(0.123456789), "0.123456789");
+  EXPECT_EQ(PrintDouble(123456.789), "123456.789");
+  EXPECT_EQ(PrintDouble(-1e300), "-1e+300");
+  EXPECT_EQ(PrintDouble(std::numeric_limits<double>::infinity()), "inf");
+  EXPECT_EQ(PrintDouble(std::numeric_limits<double>::quiet_NaN()), "nan");
 }
 
 TEST(TextTest, BytesThatAreNoUtf8AreReplacedOneByOne) {

@@ -11,7 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/json_writer.h"
 #include "base/macros.h"
+#include "base/text.h"
 #include "hps/table_spec.h"
 
 namespace hps {
@@ -125,11 +127,11 @@ std::string ShellWord(std::string_view text) {
   return word + "'";
 }
 
-// Formats a share with a decimal point, as TOML requires.
-std::string ShareText(double value) {
-  std::string text = absl::StrCat(value);
-  if (text.find_first_of(".e") == text.npos) text += ".0";
-  return text;
+// Formats the float32 that a table gets; the number itself if it has none, for the import to
+// refuse.
+std::string DefaultText(double value) {
+  const auto narrow = static_cast<float>(value);
+  return std::isfinite(narrow) ? FormatFloat(narrow) : PrintDouble(value);
 }
 
 struct TableFiles {
@@ -236,7 +238,8 @@ absl::StatusOr<double> Converter::Share(const Json& value, const std::string& pl
   HPS_ASSIGN_OR_RETURN(const double number, Number(value, place));
   if (number >= 0 && number <= 1) return number;
   const double cut = std::clamp(number, 0.0, 1.0);
-  Warn(place, absl::StrCat("the share ", number, " was clamped to ", cut));
+  Warn(place,
+       absl::StrCat("the share ", PrintDouble(number), " was clamped to ", PrintDouble(cut)));
   return cut;
 }
 
@@ -437,11 +440,11 @@ absl::Status Converter::ReadLevel2(const Json& json) {
                          Share(*value, "volatile_db.overflow_resolution_target"));
     const double evict_to = std::max(target, 0.01);
     if (evict_to > 0.98) level2_.push_back("evict_from = 1.0");
-    level2_.push_back(absl::StrCat("evict_to = ", ShareText(evict_to)));
+    level2_.push_back(absl::StrCat("evict_to = ", PrintDouble(evict_to)));
   }
   if (const Json* value = Find(json, "initial_cache_rate")) {
     HPS_ASSIGN_OR_RETURN(const double rate, Share(*value, "volatile_db.initial_cache_rate"));
-    level2_.push_back(absl::StrCat("preload = ", ShareText(rate)));
+    level2_.push_back(absl::StrCat("preload = ", PrintDouble(rate)));
   }
   WarnAboutUnknown(
       json, "volatile_db",
@@ -499,7 +502,7 @@ void Converter::AppendImports(std::string& toml) const {
                       " --from ", ShellWord(table.path));
       if (table.dim.has_value()) absl::StrAppend(&toml, " --dim ", *table.dim);
       if (table.default_value.has_value())
-        absl::StrAppend(&toml, " --default ", *table.default_value);
+        absl::StrAppend(&toml, " --default ", DefaultText(*table.default_value));
       toml += "\n";
     }
   }
@@ -540,7 +543,7 @@ void Converter::AppendLookup(std::string& toml) {
   }
   if (!most.has_value()) return;
   if (differ) Warn("hit_rate_threshold", "models differ; the largest is taken for all");
-  absl::StrAppend(&toml, "\n[lookup]\nhit_rate_threshold = ", ShareText(*most), "\n");
+  absl::StrAppend(&toml, "\n[lookup]\nhit_rate_threshold = ", PrintDouble(*most), "\n");
 }
 
 void Converter::AppendModels(std::string& toml) const {
@@ -552,7 +555,7 @@ void Converter::AppendModels(std::string& toml) const {
     const std::optional<double> share = model.has_cache ? model.cache_share : 0.0;
     if (!share.has_value()) continue;
     for (const std::string& name : names) {
-      absl::StrAppend(&toml, "[[model.table]]\nname = ", name, "\nl1_share = ", ShareText(*share),
+      absl::StrAppend(&toml, "[[model.table]]\nname = ", name, "\nl1_share = ", PrintDouble(*share),
                       "\n");
     }
   }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <random>
 #include <string>
 
@@ -59,6 +60,31 @@ TEST(HugeCtrConfigTest, ASettingWithAnEquivalentIsConverted) {
         "[[model.table]]\nname = \"item\"\nl1_share = 0.5\n"}) {
     EXPECT_THAT(converted->toml, HasSubstr(part));
   }
+}
+
+// Catches: numbers with six digits, which are other float32 values.
+TEST(HugeCtrConfigTest, NumbersKeepTheirDigits) {
+  for (const char* text : {"0.12345678", "123456.789", "16777217", "999999.5", "-0.000123456789",
+                           "1234567", "3.4028234e38", "100000.5", "1e-45", "0.1", "1e-7", "0"}) {
+    const auto converted = ConvertHugeCtrConfig(ModelWith(
+        std::string(R"("sparse_files": ["f"], "default_value_for_each_table": [)") + text + "]"));
+    ASSERT_TRUE(converted.ok()) << converted.status();
+    const size_t place = converted->toml.find("--default ");
+    ASSERT_NE(place, std::string::npos) << text;
+    EXPECT_EQ(std::strtof(converted->toml.c_str() + place + 10, nullptr),
+              std::strtof(text, nullptr))
+        << text;
+  }
+  const auto converted = ConvertHugeCtrConfig(
+      R"({"volatile_db": {"overflow_resolution_target": 0.87654321, "initial_cache_rate": 0.1},
+          "models": [{"model": "m", "sparse_files": ["f"], "gpucacheper": 0.123456789,
+                      "default_value_for_each_table": [1e39],
+                      "hit_rate_threshold": 1.0000001}]})");
+  ASSERT_TRUE(converted.ok()) << converted.status();
+  for (const char* part : {"evict_to = 0.87654321\n", "preload = 0.1\n", "l1_share = 0.123456789\n",
+                           "--default 1e+39\n"})
+    EXPECT_THAT(converted->toml, HasSubstr(part));
+  EXPECT_THAT(converted->warnings, Contains(HasSubstr("the share 1.0000001 was clamped to 1.0")));
 }
 
 TEST(HugeCtrConfigTest, ASettingWithoutAnEquivalentIsAWarning) {

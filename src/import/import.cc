@@ -101,7 +101,9 @@ absl::Status SetImportId(const ImportOptions& options, BulkImport& import) {
 absl::StatusOr<ImportReport> RunImport(const ImportPlan& plan, BulkImport& import,
                                        const ImportOptions& options, ImportEffort* effort) {
   const TimePoint begin = RealClock().Now();
-  import.SetUpdateStart(options.update_start.value_or(plan.begin));
+  UpdateStart start = options.update_start.value_or(plan.begin);
+  if (start.kind == UpdateStart::Kind::kEnd) start.time_ms = plan.begin.time_ms;
+  import.SetUpdateStart(start);
   HPS_RETURN_IF_ERROR(SetImportId(options, import));
   HPS_ASSIGN_OR_RETURN(const size_t lane_count, LaneCount(options));
   HPS_RETURN_IF_ERROR(CheckRoom(plan, options.spill_directory));

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/macros.h"
+#include "base/text.h"
 #include "import/formats/elements.h"
 #include "import/formats/file.h"
 #include "import/formats/foreign_table.h"
@@ -144,8 +145,8 @@ absl::StatusOr<std::vector<std::byte>> DefaultRow(const ImportRequest& request,
   const bool fits_float = std::isfinite(row[0]) == std::isfinite(request.default_value);
   if (fits_float && counts.overflowed == 0) return converted;
   return absl::InvalidArgumentError(
-      absl::StrCat("the default value ", request.default_value, " of table '", spec.name,
-                   "' exceeds the range of ", Text(DtypeName(spec.dtype)),
+      absl::StrCat("the default value ", PrintDouble(request.default_value), " of table '",
+                   spec.name, "' exceeds the range of ", Text(DtypeName(spec.dtype)),
                    ", whose largest finite value is ", LargestFinite(spec.dtype)));
 }
 

@@ -16,7 +16,8 @@ struct RowBudgets {
   std::map<int, std::weak_ptr<ByteBudget>> by_device HPS_GUARDED_BY(mutex);
 };
 
-// What all networks of the process share on a device, for as long as one of them is there.
+// What all networks of the process share on a device, for as long as one of them is there: the most
+// that one of them was made with, so that each has what was checked for it.
 std::shared_ptr<ByteBudget> RowBudgetOf(int device, uint64_t bytes_max) {
   static RowBudgets budgets;
   MutexLock lock(budgets.mutex);
@@ -26,6 +27,8 @@ std::shared_ptr<ByteBudget> RowBudgetOf(int device, uint64_t bytes_max) {
     budget = std::make_shared<ByteBudget>(absl::StrCat("rows of predictions on device ", device),
                                           bytes_max);
     shared = budget;
+  } else {
+    budget->GrowTo(bytes_max);
   }
   return budget;
 }

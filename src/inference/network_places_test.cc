@@ -126,6 +126,31 @@ TEST_F(NetworkPlacesTest, NetworksShareWhatADeviceHasForRows) {
   EXPECT_EQ(of_first->Lend(kLeast + 1).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
+// Catches: a network that passes the check with its own budget, and runs with that of an earlier
+// one.
+TEST_F(NetworkPlacesTest, ALaterNetworkMayBringMoreMemoryForRows) {
+  constexpr uint64_t kLeast = RowRoom::kRowBytesLeast;
+  DeviceWishes wishes = {.devices = {10}, .session_count = 1, .make = Maker()};
+  uint64_t bytes_max = kLeast;
+  wishes.row_bytes_max = [&bytes_max](int) { return bytes_max; };
+  places_.AddDevices({}, wishes);
+  const std::shared_ptr<ByteBudget> of_first = machine_.row_budgets[10];
+  const auto lent = of_first->Lend(kLeast);
+  ASSERT_TRUE(lent.ok());
+  bytes_max = 3 * kLeast;
+  wishes.session_count = 3;
+  NetworkPlaces other("n", std::make_unique<FakeNetwork>(machine_, -1));
+  other.AddDevices({}, wishes);
+  ASSERT_EQ(machine_.made.size(), 2u);
+  EXPECT_TRUE(machine_.row_budgets[10]->Lend(2 * kLeast).ok());
+  bytes_max = kLeast;  // takes nothing from the others
+  wishes.session_count = 1;
+  NetworkPlaces third("o", std::make_unique<FakeNetwork>(machine_, -1));
+  third.AddDevices({}, wishes);
+  EXPECT_TRUE(machine_.row_budgets[10]->Lend(2 * kLeast).ok());
+  EXPECT_EQ(of_first->Lend(2 * kLeast + 1).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
 TEST_F(NetworkPlacesTest, ADeviceWithTooLittleMemoryForRowsIsLeftOut) {
   DeviceWishes wishes = {.devices = {7}, .session_count = 4, .make = Maker()};
   wishes.row_bytes_max = [](int) { return 4 * RowRoom::kRowBytesLeast - 1; };

@@ -74,7 +74,8 @@ bool Exchange::OnValue(ReplyPlace place, const ReplyValue& value) {
     return sink().OnValue(current().request, place.depth == 0 ? replies_ : place.index, value);
   if (place.depth != 0) return false;
   const RedisError error = RedisErrorOf(value.text);
-  if (error == RedisError::kNoScript || error == RedisError::kOutOfMemory) {
+  if (error == RedisError::kNoScript || error == RedisError::kOutOfMemory ||
+      error == RedisError::kWrongType) {
     sink().OnRefused(current().request, replies_, error);
     return true;
   }

@@ -91,6 +91,24 @@ TEST(HugectrTableTest, ReadsTheRowsOfACluster) {
   ExpectReads(redis);
 }
 
+// Catches: a server that is bypassed because one of its names has a value of another type.
+TEST(HugectrTableTest, AValueOfAnotherTypeCostsItsPartitionOnly) {
+  TestRedis redis({});
+  std::vector<Key> keys;
+  for (Key key = 0; key < 200; ++key) keys.push_back(key);
+  Fill(redis, keys);
+  const RedisTier tier = *MakeRedisTier(ConfigFor(redis));
+  const auto opened = tier.open_shared({InfoOf(kImportId)}, true);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  redis.Ask(0, {"SET", HugectrHashName(kReadTable, 3), "x"});
+  std::vector<std::string> expected;
+  for (const Key key : keys)
+    expected.push_back(HugectrPartition(key, kReadPartitions) == 3 ? "" : HugectrTestRow(key));
+  for (int round = 0; round < 2; ++round) EXPECT_EQ(Fetch(*opened->table, keys), expected);
+  EXPECT_FALSE(tier.statistics().nodes[0].bypassed);
+  EXPECT_EQ(tier.statistics().nodes[0].failures, 0u);
+}
+
 TEST(HugectrTableTest, WritesNothing) {
   TestRedis redis({});
   Fill(redis, {1, 2, 3});

@@ -11,6 +11,7 @@
 #include "l2_redis/redis_table.h"
 #include "l2_redis/test_proxy.h"
 #include "l2_redis/test_redis.h"
+#include "l2_redis/test_shared_nodes.h"
 #include "l2_redis/test_watched.h"
 #include "testing/await.h"
 #include "testing/test_directory.h"
@@ -160,6 +161,78 @@ TEST(RedisFaultsTest, AForeignValueIsNoRow) {
   redis.Ask(0, {"SET", names.elements[6].text, "y"});
   EXPECT_EQ(table.Fetch(), kKeys - 2);
   EXPECT_TRUE(table.Recovers());
+}
+
+// Catches: a script that fails because of one value, and a server that is bypassed for it.
+TEST(RedisFaultsTest, AChangeReplacesWhatIsNoRow) {
+  TestRedis redis({});
+  Watched table(redis.Config());
+  ASSERT_TRUE(table.Recovers());
+  const Reply names = redis.Ask(0, {"KEYS", "*"});
+  ASSERT_EQ(names.elements.size(), kKeys);
+  for (size_t i = 0; i < 14; ++i)
+    redis.Ask(0, {"SET", names.elements[10 * i].text, std::string(i, 'x')});
+  for (size_t i = 200; i < 205; ++i) {
+    redis.Ask(0, {"DEL", names.elements[i].text});
+    redis.Ask(0, {"LPUSH", names.elements[i].text, "x"});
+  }
+  EXPECT_GE(table.Update(), kKeys - 2) << "an empty value is none, one of 13 bytes may be newer";
+  EXPECT_FALSE(table.statistics().nodes[0].bypassed);
+  EXPECT_EQ(table.statistics().nodes[0].failures, 0u);
+  EXPECT_GE(table.Fetch(), kKeys - 2);
+  EXPECT_TRUE(table.Recovers());
+
+  // The number of a change, which has the shortest name.
+  const Reply after = redis.Ask(0, {"KEYS", "*"});
+  const auto number = std::ranges::min_element(after.elements, {},
+                                               [](const Reply& name) { return name.text.size(); });
+  redis.Ask(0, {"DEL", number->text});
+  redis.Ask(0, {"LPUSH", number->text, "x"});
+  table.Update();
+  EXPECT_EQ(table.statistics().nodes[0].failures, 0u);
+  EXPECT_TRUE(table.Recovers());
+}
+
+// Cuts some rows behind their nonce, and puts lists in the place of others.
+constexpr std::string_view kCutRows = R"(
+for i, name in ipairs(redis.call('KEYS', '*')) do
+  if i % 3 == 0 and redis.call('STRLEN', name) >= 60 then
+    local cut = string.sub(redis.call('GET', name), 1, 8 + i % 16)
+    redis.call('DEL', name)
+    redis.call(i % 2 == 0 and 'SET' or 'LPUSH', name, cut)
+  end
+end
+return 0
+)";
+
+// The same of a table that nodes share.
+TEST(RedisFaultsTest, SharedRowsThatAreCut) {
+  for (const bool is_cluster : {false, true}) {
+    TestRedis redis({.count = is_cluster ? size_t{3} : size_t{1}, .cluster = is_cluster});
+    RedisConfig config = redis.Config();
+    config.partitions = 8;
+    shared_nodes::Node node(config, "v1");
+    node.BeginStream();
+    const std::vector<Key> keys = shared_nodes::AllKeys();
+    node.Promote(keys);
+    ASSERT_EQ(node.Check(keys), keys.size());
+    const auto cut_rows = [&redis] {
+      for (size_t server = 0; server < redis.addresses().size(); ++server)
+        redis.Ask(server, {"EVAL", kCutRows, "0"});
+    };
+    cut_rows();
+    EXPECT_GT(node.Promote(keys), 0u) << "what is no row is replaced";
+    EXPECT_EQ(node.statistics().failures, 0u);
+    EXPECT_EQ(node.Check(keys), keys.size());
+    cut_rows();
+    shared_nodes::Stream stream;
+    for (const Key key : keys) stream.Publish(key);
+    for (size_t partition = 0; partition < shared_nodes::kPartitions; ++partition)
+      while (node.Apply(stream, partition, 100)) continue;
+    EXPECT_EQ(node.statistics().failures, 0u);
+    node.Promote(keys);
+    EXPECT_EQ(node.Check(keys), keys.size());
+  }
 }
 
 TEST(RedisFaultsTest, MaxMemoryIsReached) {

@@ -28,10 +28,15 @@ constexpr Duration kReplicaRest = std::chrono::milliseconds(100);
 // The first of KEYS is of the change's number, and the first of ARGV are the last one that was seen
 // and the new one; a server that has a lower one than was seen has lost changes, and says -1. The
 // others are names of rows, and their new values. A value without a row removes an older row. What
-// is not held stays so. The number is written first: a server without room refuses it, and with it
-// the whole script.
+// is not held stays so, and what is no row is replaced. The number is written first: a server
+// without room refuses it, and with it the whole script.
 constexpr std::string_view kUpdateScript = R"(
-local number = redis.call('GET', KEYS[1]) or '00000000000000'
+local function read(...)
+  local held = redis.pcall(...)
+  if type(held) ~= 'table' then return held end
+  if string.sub(held.err, 1, 9) ~= 'WRONGTYPE' then error(held.err) end
+end
+local number = read('GET', KEYS[1]) or '00000000000000'
 local seen = table.remove(ARGV, 1)
 if number < seen then
   return -1
@@ -41,9 +46,9 @@ if number < ARGV[1] then
 end
 local replaced = 0
 for i = 2, #KEYS do
-  local held = redis.call('GETRANGE', KEYS[i], 0, 12)
-  if #held > 0 then
-    local older = #held == 12
+  local held = read('GETRANGE', KEYS[i], 0, 12)
+  if held ~= '' then
+    local older = not held or #held < 13
     if not older then
       local held_high, held_low = struct.unpack('>I4I4', held)
       local high, low = struct.unpack('>I4I4', ARGV[i])

@@ -62,6 +62,21 @@ class PageImportTest : public testing::Test {
     }
     return fetched.outcomes[0];
   }
+  // FetchBatch::deletions of absent keys.
+  std::vector<Version> DeletionsOf(const std::vector<Key>& keys) {
+    std::vector<std::byte> bytes(keys.size() * kPageDim * 4);
+    std::vector<FetchOutcome> outcomes(keys.size());
+    std::vector<Version> deletions(keys.size(), 77);
+    EXPECT_TRUE(table_
+                    ->Fetch({.keys = keys,
+                             .rows = {bytes.data(), keys.size(), kPageDim * 4, kPageDim * 4},
+                             .outcomes = outcomes,
+                             .deletions = deletions},
+                            kNoDeadline)
+                    .ok());
+    EXPECT_EQ(outcomes, std::vector<FetchOutcome>(keys.size(), FetchOutcome::kAbsent));
+    return deletions;
+  }
   VerifyReport Verify(bool repair = false) {
     table_.reset();
     store_.reset();
@@ -97,6 +112,37 @@ TEST_F(PageImportTest, ServesImportedAndChangedRows) {
   const VerifyReport report = Verify();
   EXPECT_EQ(report.damage_count, 0u);
   EXPECT_EQ(report.rows, static_cast<uint64_t>(kPageRowCount));  // one more, one less
+}
+
+// Catches: a replay of old changes that takes a deleted key for one that never existed.
+TEST_F(PageImportTest, VersionsOfDeletionsAreKnownUntilAMerge) {
+  Import(1);
+  EXPECT_EQ(DeletionsOf({1, 3}), (std::vector<Version>{0, 0})) << "never deleted";
+  const auto erase = [this](std::vector<Key> keys, std::vector<Version> versions) {
+    ASSERT_TRUE(table_->Write({.deletes = keys, .delete_versions = versions}).ok());
+  };
+  erase({1, 2}, {5, 6});
+  erase({4}, {});  // as a direct change does, and as an older hps did
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(DeletionsOf({1, 2, 3, 4}), (std::vector<Version>{5, 6, 0, kDeletionUnknown}));
+    Reopen();
+  }
+  options_.role = OwnerRole::kServer;
+  options_.merge_keys_min = 1;
+  options_.config.merge_share = 0.001;
+  Open();
+  ASSERT_TRUE(AwaitCondition([this] { return store_->Statistics().merges > 0; }));
+  table_ = *store_->OpenTable("m/t");
+  EXPECT_EQ(DeletionsOf({1, 2, 3, 4}), std::vector<Version>(4, kDeletionUnknown));
+  options_.config.merge_share = 0;
+  Reopen();
+  erase({6}, {9});
+  EXPECT_EQ(DeletionsOf({6, 7}), (std::vector<Version>{9, kDeletionUnknown}));
+}
+
+TEST_F(PageImportTest, ATableInRocksDbKnowsNoDeletions) {
+  Import(1, /*page_files=*/false);
+  EXPECT_EQ(DeletionsOf({1}), std::vector<Version>{kDeletionUnknown});
 }
 
 TEST_F(PageImportTest, RemovesReplacedAndDroppedFiles) {

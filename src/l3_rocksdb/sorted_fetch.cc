@@ -258,6 +258,10 @@ void Fetcher::TakeRow(size_t position, std::string_view value) {
   const Key key = batch_.keys[position];
   const RowState state = CheckRow(family_.table.incarnation, key, value, row_bytes_);
   if (state == RowState::kDeleted) {
+    if (!batch_.deletions.empty()) {
+      const Version version = RowVersion(value);
+      batch_.deletions[position] = version == 0 ? kDeletionUnknown : version;
+    }
     batch_.outcomes[position] = FetchOutcome::kAbsent;
     ++counts_.absent;
     return;
@@ -287,6 +291,12 @@ bool InLostRange(const Family& family, Key key) {
 absl::StatusOr<FetchCounts> FetchRows(const Database::Pin& pin, const FetchBatch& batch,
                                       Deadline deadline) {
   const Family& family = pin.family();
+  // A merge removes the records of deletions, a repair loses some, and a table without page files
+  // has none.
+  const bool keeps_deletions =
+      family.pages != nullptr && family.table.first_file == 0 && family.lost_ranges.empty();
+  std::fill(batch.deletions.begin(), batch.deletions.end(),
+            keeps_deletions ? Version{0} : kDeletionUnknown);
   if (family.pages != nullptr && family.changed_keys.empty()) {
     absl::StatusOr<FetchCounts> found = family.pages->table->Fetch(batch, deadline);
     if (found.ok()) ReportLostPages(family, *found);

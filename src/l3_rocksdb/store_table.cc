@@ -42,6 +42,7 @@ absl::Status RocksTable::CheckWrite(const Database::Pin& pin, const DurableWrite
   HPS_CHECK(upserts.absent.empty());
   HPS_CHECK(upserts.keys.empty() || upserts.rows.row_bytes == spec().row_bytes());
   HPS_CHECK(upserts.versions.empty() || upserts.versions.size() == upserts.keys.size());
+  HPS_CHECK(write.delete_versions.empty() || write.delete_versions.size() == write.deletes.size());
   if (pin.database().read_only()) {
     return absl::FailedPreconditionError(
         absl::StrCat("table '", spec().name, "': the store is open read-only"));
@@ -120,12 +121,14 @@ void RocksTable::PutRows(const Family& family, const DurableWrite& write,
               spec_.row_bytes(), value.data() + spec_.row_bytes());
     batch.Put(family.handle, key_slice, value);
   }
-  for (const Key key : write.deletes) {
+  for (size_t i = 0; i < write.deletes.size(); ++i) {
+    const Key key = write.deletes[i];
     EncodeKey(key, key_bytes.data());
     if (!family.table.in_page_files) {
       batch.Delete(family.handle, key_slice);
     } else {
-      PutDeletion(family.handle, key, batch);
+      PutDeletion(family.handle, key, write.delete_versions.empty() ? 0 : write.delete_versions[i],
+                  batch);
     }
   }
 }
@@ -139,12 +142,12 @@ void RocksTable::PutRecords(const Family& family, const DurableWrite& write,
 }
 
 // The page file keeps its row, so a deletion is a record.
-void RocksTable::PutDeletion(rocksdb::ColumnFamilyHandle* handle, Key key,
+void RocksTable::PutDeletion(rocksdb::ColumnFamilyHandle* handle, Key key, Version version,
                              rocksdb::WriteBatch& batch) const {
   std::array<char, kKeyBytes> key_bytes;
   std::array<char, kDeletionBytes> value{};
   EncodeKey(key, key_bytes.data());
-  FinishRow(incarnation(), key, 0, 1, value.data() + 1);
+  FinishRow(incarnation(), key, version, 1, value.data() + 1);
   batch.Put(handle, rocksdb::Slice(key_bytes.data(), key_bytes.size()),
             rocksdb::Slice(value.data(), value.size()));
 }

@@ -62,7 +62,8 @@ class RocksTable final : public DurableTable {
   void PutRows(const Family& family, const DurableWrite& write, rocksdb::WriteBatch& batch) const;
   void PutRecords(const Family& family, const DurableWrite& write,
                   rocksdb::WriteBatch& batch) const;
-  void PutDeletion(rocksdb::ColumnFamilyHandle* handle, Key key, rocksdb::WriteBatch& batch) const;
+  void PutDeletion(rocksdb::ColumnFamilyHandle* handle, Key key, Version version,
+                   rocksdb::WriteBatch& batch) const;
 
   const std::shared_ptr<StoreTableSource> source_;
   const TableSpec spec_;

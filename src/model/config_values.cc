@@ -1,30 +1,19 @@
 #include "model/config_values.h"
 
-#include <array>
 #include <charconv>
-#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "base/text.h"
 #include "hps/table_spec.h"
 #include "tier/device_cache_factory.h"
 #include "types/units.h"
 
 namespace hps {
 namespace {
-
-// The shortest decimal that reads back as the same number, with a point so that it is a TOML float.
-std::string PrintDouble(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  std::array<char, 64> buffer{};
-  const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
-  std::string text(buffer.data(), result.ptr);
-  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
-}
 
 // An empty list arrives as a list of integers.
 absl::Status ReadTexts(const ConfigValue& value, const char* what, std::vector<std::string>& out) {

@@ -41,19 +41,24 @@ absl::Status CheckStore(const Config& config) {
   return absl::NotFoundError(absl::StrCat("there is no store at '", config.store.path, "'"));
 }
 
-// The keys of a message that it may change, each once and ascending, with the index of its last
-// occurrence.
-absl::StatusOr<std::map<Key, uint32_t>> KeysToChange(DurableTable& table,
-                                                     const UpdateMessage& message,
-                                                     Version version) {
-  std::map<Key, uint32_t> changes;
-  for (uint32_t i = 0; i < message.count; ++i) changes[message.key(i)] = i;
+// What a message may change of a table, and what not.
+struct Changes {
+  std::map<Key, uint32_t> keys{};  // each once, with the index of its last occurrence
+  uint64_t superseded = 0;         // keys with a newer row or a newer deletion
+  uint64_t undecided = 0;          // keys of which the store does not know the last change
+};
+
+absl::StatusOr<Changes> ChangesOf(DurableTable& table, const UpdateMessage& message,
+                                  Version version, bool apply_undecided) {
+  Changes changes;
+  for (uint32_t i = 0; i < message.count; ++i) changes.keys[message.key(i)] = i;
   std::vector<Key> keys;
-  for (const auto& [key, index] : changes) keys.push_back(key);
+  for (const auto& [key, index] : changes.keys) keys.push_back(key);
   const size_t row_bytes = table.spec().row_bytes();
   std::vector<std::byte> rows(keys.size() * row_bytes);
   std::vector<FetchOutcome> outcomes(keys.size());
   std::vector<Version> versions(keys.size());
+  std::vector<Version> deletions(keys.size());
   HPS_RETURN_IF_ERROR(table
                           .Fetch({.keys = keys,
                                   .rows = {.data = rows.data(),
@@ -61,25 +66,30 @@ absl::StatusOr<std::map<Key, uint32_t>> KeysToChange(DurableTable& table,
                                            .row_bytes = row_bytes,
                                            .stride_bytes = row_bytes},
                                   .outcomes = outcomes,
-                                  .versions = versions},
+                                  .versions = versions,
+                                  .deletions = deletions},
                                  kNoDeadline)
                           .status());
   for (size_t i = 0; i < keys.size(); ++i) {
-    if (outcomes[i] == FetchOutcome::kHit && versions[i] > version) changes.erase(keys[i]);
+    const bool is_hit = outcomes[i] == FetchOutcome::kHit;
+    const Version last = is_hit ? versions[i] : deletions[i];
+    const bool is_known =
+        is_hit || (outcomes[i] == FetchOutcome::kAbsent && last != kDeletionUnknown);
+    if (!is_known && apply_undecided) continue;
+    if (is_known && last <= version) continue;
+    ++(is_known ? changes.superseded : changes.undecided);
+    changes.keys.erase(keys[i]);
   }
   return changes;
 }
 
-// Returns the number of rows that were changed.
-absl::StatusOr<uint64_t> Apply(DurableTable& table, const ParkedMessage& parked,
-                               const UpdateMessage& message) {
-  const Version version = VersionAt(parked.position.generation, parked.position.offset);
-  HPS_ASSIGN_OR_RETURN(const auto changes, KeysToChange(table, message, version));
-  if (changes.empty()) return 0;
+absl::Status Apply(DurableTable& table, const UpdateMessage& message, Version version,
+                   const Changes& changes) {
+  if (changes.keys.empty()) return absl::OkStatus();
   const size_t row_bytes = table.spec().row_bytes();
   std::vector<Key> keys;
   std::vector<std::byte> rows;
-  for (const auto& [key, index] : changes) {
+  for (const auto& [key, index] : changes.keys) {
     keys.push_back(key);
     if (message.kind == UpdateKind::kDelete) continue;
     rows.insert(rows.end(), message.row(index), message.row(index) + row_bytes);
@@ -88,6 +98,7 @@ absl::StatusOr<uint64_t> Apply(DurableTable& table, const ParkedMessage& parked,
   DurableWrite write;
   if (message.kind == UpdateKind::kDelete) {
     write.deletes = keys;
+    write.delete_versions = versions;
   } else {
     write.upserts = {.keys = keys,
                      .rows = {.data = rows.data(),
@@ -96,8 +107,7 @@ absl::StatusOr<uint64_t> Apply(DurableTable& table, const ParkedMessage& parked,
                               .stride_bytes = row_bytes},
                      .versions = versions};
   }
-  HPS_RETURN_IF_ERROR(table.Write(write));
-  return keys.size();
+  return table.Write(write);
 }
 
 bool TakesDirectChanges(std::span<const StreamPosition> positions) {
@@ -110,8 +120,8 @@ bool TakesDirectChanges(std::span<const StreamPosition> positions) {
 using Starts = std::map<std::string, UpdateStart>;
 
 // False: the message stays parked; reason and detail say why.
-absl::StatusOr<bool> Replay(DurableStore& store, const Starts& starts, ParkedMessage& parked,
-                            ReplayReport& report) {
+absl::StatusOr<bool> Replay(DurableStore& store, const Starts& starts, bool apply_undecided,
+                            ParkedMessage& parked, ReplayReport& report) {
   if (parked.payload.empty()) return false;
   const auto table = store.OpenTable(parked.table);
   if (absl::IsNotFound(table.status())) {
@@ -132,7 +142,7 @@ absl::StatusOr<bool> Replay(DurableStore& store, const Starts& starts, ParkedMes
   }
   const auto found = starts.find(parked.table);
   const UpdateStart start = found == starts.end() ? UpdateStart() : found->second;
-  const bool is_timed = start.kind == UpdateStart::Kind::kTime && parked.time_ms != 0;
+  const bool is_timed = start.kind != UpdateStart::Kind::kBeginning && parked.time_ms != 0;
   if (is_timed && parked.time_ms < start.time_ms) {
     parked.detail = "the table was imported after the message, and the import supersedes it";
     return false;
@@ -143,8 +153,19 @@ absl::StatusOr<bool> Replay(DurableStore& store, const Starts& starts, ParkedMes
     parked.detail = std::string(message.status().message());
     return false;
   }
-  HPS_ASSIGN_OR_RETURN(const uint64_t rows, Apply(**table, parked, *message));
-  report.rows += rows;
+  const Version version = VersionAt(parked.position.generation, parked.position.offset);
+  HPS_ASSIGN_OR_RETURN(const Changes changes,
+                       ChangesOf(**table, *message, version, apply_undecided));
+  HPS_RETURN_IF_ERROR(Apply(**table, *message, version, changes));
+  report.rows += changes.keys.size();
+  report.superseded += changes.superseded;
+  report.undecided += changes.undecided;
+  if (changes.undecided > 0) {
+    parked.detail =
+        absl::StrCat(changes.undecided, " of its keys have no row, and the store can't tell ",
+                     "whether they were deleted after this message");
+    return false;
+  }
   ++report.messages;
   return true;
 }
@@ -160,7 +181,8 @@ absl::StatusOr<std::vector<ParkedMessageInfo>> ListParkedMessages(const Config& 
   return infos;
 }
 
-absl::StatusOr<ReplayReport> ReplayParkedMessages(const Config& config) {
+absl::StatusOr<ReplayReport> ReplayParkedMessages(const Config& config,
+                                                  const ReplayOptions& options) {
   HPS_RETURN_IF_ERROR(CheckStore(config));
   const auto store = OpenDurableStore(config.store, OpenMode::kReadWrite, StoreRole::kCommand);
   if (absl::IsUnavailable(store.status()) && ServerHasStore(config).value_or(false)) {
@@ -176,7 +198,8 @@ absl::StatusOr<ReplayReport> ReplayParkedMessages(const Config& config) {
   ReplayReport report;
   std::vector<ParkedMessage> left;
   for (ParkedMessage& message : messages) {
-    HPS_ASSIGN_OR_RETURN(const bool applied, Replay(**store, starts, message, report));
+    HPS_ASSIGN_OR_RETURN(const bool applied,
+                         Replay(**store, starts, options.apply_undecided, message, report));
     if (applied) continue;
     report.parked.push_back(InfoOf(message));
     left.push_back(std::move(message));

@@ -2,14 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "hps/store.h"
+#include "l3_rocksdb/rocks_store.h"
 #include "model/test_store_files.h"
 #include "model/tier_factory.h"
+#include "testing/await.h"
 #include "testing/unprivileged.h"
 #include "update/parked_messages.h"
 
@@ -68,6 +71,15 @@ class ParkedTest : public StoreFilesTest {
                      .positions = {&position, 1}})
             .ok());
   }
+  // Deletes a row as the stream would.
+  void DeleteAt(uint64_t offset, Key key) {
+    const auto store = OpenDurableStore(config_.store, OpenMode::kReadWrite, StoreRole::kCommand);
+    ASSERT_TRUE(store.ok()) << store.status();
+    const Version version = VersionAt(1, offset);
+    ASSERT_TRUE((*(*store)->OpenTable("m/t"))
+                    ->Write({.deletes = {&key, 1}, .delete_versions = {&version, 1}})
+                    .ok());
+  }
   // The first element of each key's row.
   std::vector<float> Values(const std::vector<Key>& keys) {
     const auto store = Store::Open(config_, OpenMode::kReadOnly);
@@ -123,6 +135,64 @@ TEST_F(ParkedTest, AReplayAppliesAtTheMessagesPosition) {
   EXPECT_EQ(ListParkedMessages(config_)->size(), 0u);
 }
 
+// Catches: an old row that comes back although the stream deleted it later.
+TEST_F(ParkedTest, AReplayKeepsLaterDeletions) {
+  DeleteAt(20, 1);
+  DeleteAt(20, 100);
+  DeleteAt(5, 2);
+  WriteAt(30, 3, 7);
+  Park(10, Payload({1, 2, 3, 100, 101}, 9));
+  Park(11, Payload({1, 3, 101}, 0, kTestDim, true));
+  Park(12, Payload({1, 101}, 8));
+  Park(10, Payload({101}, 9));  // delivered again
+  const auto report = ReplayParkedMessages(config_);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->messages, 4u);
+  EXPECT_EQ(report->rows, 4u);        // 2, and 101 three times
+  EXPECT_EQ(report->superseded, 7u);  // 1 three times, 3 twice, 100, and 101 at last
+  EXPECT_EQ(report->undecided, 0u);
+  EXPECT_EQ(Values({1, 2, 3, 100, 101}), (std::vector<float>{kGone, 9, 7, kGone, 8}));
+}
+
+// A merge of changes removes the records of deletions.
+TEST_F(ParkedTest, AfterAMergeKeysWithoutARowAreLeftOut) {
+  DeleteAt(20, 1);
+  WriteAt(21, 2, 5);
+  RocksStoreOptions options;
+  options.config = config_.store;
+  options.config.merge_share = 0.01;
+  options.merge_keys_min = 1;
+  options.mode = OpenMode::kReadWrite;
+  options.role = OwnerRole::kServer;
+  options.imports_page_files = true;
+  {
+    const auto store = OpenRocksStore(options);
+    ASSERT_TRUE(store.ok()) << store.status();
+    ASSERT_TRUE(AwaitCondition([&] { return (*store)->Statistics().merges > 0; }));
+  }
+  const auto parked = [this] { return ListParkedMessages(config_)->size(); };
+  Park(10, Payload({1, 2, 3, 100}, 9));
+  Park(11, Payload({3, 100}, 0, kTestDim, true));
+  auto report = ReplayParkedMessages(config_);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->messages, 0u);
+  EXPECT_EQ(report->rows, 2u);  // 3 is set and deleted
+  EXPECT_EQ(report->superseded, 1u);
+  EXPECT_EQ(report->undecided, 3u);  // 1, and 100 of both
+  ASSERT_EQ(report->parked.size(), 2u);
+  EXPECT_EQ(report->parked[0].detail.rfind("2 of its keys have no row", 0), 0u)
+      << report->parked[0].detail;
+  EXPECT_EQ(Values({1, 2, 3, 100}), (std::vector<float>{kGone, 5, kGone, kGone}));
+  EXPECT_EQ(parked(), 2u);
+
+  report = ReplayParkedMessages(config_, {.apply_undecided = true});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->messages, 2u);
+  EXPECT_EQ(report->undecided, 0u);
+  EXPECT_EQ(Values({1, 2, 3, 100}), (std::vector<float>{9, 5, kGone, kGone}));
+  EXPECT_EQ(parked(), 0u);
+}
+
 // Nodes that share rows must have the same rows.
 TEST_F(ParkedTest, OfTablesWithAnImportIdNothingIsReplayed) {
   ImportRequest request = Files("m/t", 10, kImported);
@@ -171,6 +241,27 @@ TEST_F(ParkedTest, AMessageFromBeforeTheImportStaysParked) {
   EXPECT_EQ(report->messages, 1u);
   ASSERT_EQ(report->parked.size(), 1u);
   EXPECT_NE(report->parked[0].detail.find("supersedes"), std::string::npos);
+  EXPECT_EQ(Values({1, 2}), (std::vector<float>{kImported, 9}));
+}
+
+// Catches: a table that reads its stream from the end, and gets changes from before its import.
+TEST_F(ParkedTest, AnImportAtTheEndOfTheStreamSupersedesOlderMessages) {
+  ImportRequest request = Files("m/t", 10, kImported);
+  request.update_start = UpdateStart{.kind = UpdateStart::Kind::kEnd};
+  const auto milliseconds_now = [] {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(
+               std::chrono::system_clock::now().time_since_epoch())
+        .count();
+  };
+  const int64_t before = milliseconds_now() - 1;
+  Import(request);
+  Park(1, Payload({1}, 9), "m/t", before);
+  Park(2, Payload({2}, 9), "m/t", milliseconds_now());
+  const auto report = ReplayParkedMessages(config_);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->messages, 1u);
+  ASSERT_EQ(report->parked.size(), 1u);
+  EXPECT_EQ(report->parked[0].position.offset, 1u);
   EXPECT_EQ(Values({1, 2}), (std::vector<float>{kImported, 9}));
 }
 

@@ -129,6 +129,42 @@ TEST_F(L2FailureTest, AnL2WhoseAnswerIsLateHasFailed) {
   b.served->epochs().Publish(open);
 }
 
+// Catches: a probe that was begun too late to ask L2, and counts as its answer.
+TEST_F(L2FailureTest, AProbeThatWasNotMadeClosesNoCircuitBreaker) {
+  using std::chrono::milliseconds;
+  const WorldTable& a = Make({.l2_blocks = true});
+  const WorldTable& b = Make({.name = "m/b", .stamp = 2, .l2_blocks = true});
+  world_.Publish({&a, &b});
+  session_ = world_.NewSession();
+  const std::vector<Key> keys = {1};
+  std::vector<std::byte> rows_a(32), rows_b(32);
+  std::vector<KeyStatus> status_a(1), status_b(1);
+  const auto look_up_both = [&] {
+    const std::vector<HostTableQuery> queries = {
+        {.table = {0}, .keys = keys, .rows = rows_a, .status = status_a},
+        {.table = {1}, .keys = keys, .rows = rows_b, .status = status_b}};
+    EXPECT_TRUE(session_->Lookup({.queries = queries, .timeout = milliseconds(100)}, nullptr).ok());
+  };
+  for (int i = 0; i < 2; ++i) {  // leaves answers of L2 in the jobs
+    look_up_both();
+    world_.executor().RunAll();
+  }
+  ASSERT_EQ(status_b[0], KeyStatus::kHitL2);
+  b.served->l2_breaker().NoteFailure(world_.executor().clock().Now());
+  world_.executor().manual_clock().Advance(CircuitBreaker::kRest);
+  const uint64_t asked = b.l2_faults->calls(TierOperation::kFetch);
+  a.l2_faults->Plan(TierOperation::kFetch,
+                    {.fault = TierFault::kNone, .times = 1, .before = [this] {
+                       world_.executor().manual_clock().Advance(milliseconds(60));
+                       world_.executor().RunOne();  // the job of the other table
+                     }});
+  look_up_both();
+  EXPECT_EQ(status_a[0], KeyStatus::kHitL2);
+  EXPECT_EQ(status_b[0], KeyStatus::kHitL3);
+  EXPECT_EQ(b.l2_faults->calls(TierOperation::kFetch), asked);
+  EXPECT_TRUE(b.served->l2_breaker().is_open());
+}
+
 // Catches: the last piece of a large lookup leaves level 2 no time, and level 2 counts as down.
 TEST_F(L2FailureTest, APieceWithLittleTimeLeftPassesL2By) {
   using std::chrono::milliseconds;

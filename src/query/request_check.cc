@@ -4,6 +4,7 @@
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "base/macros.h"
+#include "base/text.h"
 
 namespace hps {
 namespace {
@@ -82,7 +83,7 @@ absl::Status CheckRequest(const LookupRequest<kSpace>& request,
   const double threshold = request.hit_rate_threshold.value_or(1.0);
   if (!(threshold >= 0.0 && threshold <= 1.0)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("lookup: hit-rate threshold ", threshold, " is not in [0, 1]"));
+        absl::StrCat("lookup: hit-rate threshold ", PrintDouble(threshold), " is not in [0, 1]"));
   }
   for (size_t i = 0; i < request.queries.size(); ++i) {
     const TableQuery<kSpace>& query = request.queries[i];

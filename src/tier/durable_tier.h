@@ -46,7 +46,7 @@ struct DurableWrite {
   std::span<const Key> deletes{};
   std::span<const StreamPosition> positions{};  // overwrite those of the same partition
   uint64_t records_lost = 0;                    // adds to TableInfo::update_records_lost
-  std::span<const Version> delete_versions{};   // [deletes] or empty; for levels above, not stored
+  std::span<const Version> delete_versions{};   // [deletes] or empty; see FetchBatch::deletions
   // Of keys of this change; added to DurableTable::UnorderedHashes.
   std::span<const uint16_t> unordered_hashes{};
 };

@@ -22,6 +22,9 @@ enum class FetchOutcome : uint8_t {
   kLost,      // the row exists but can't be read: damaged, or marked lost by a repair
 };
 
+// FetchBatch::deletions of a key that may have been deleted at any time.
+inline constexpr Version kDeletionUnknown = ~Version{0};
+
 // The caller owns all memory until Fetch returns. Duplicate keys are allowed.
 struct FetchBatch {
   std::span<const Key> keys;         // [n]
@@ -37,6 +40,9 @@ struct FetchBatch {
   // copies rows that it finds in the far part into the near one, under this epoch; without it, it
   // copies none.
   std::optional<ApplyEpoch> epoch{};
+  // [n] or empty, of the durable tier; means something for kAbsent only: the version of the key's
+  // deletion, 0 = not deleted since its table's import, or kDeletionUnknown.
+  std::span<Version> deletions{};
 };
 
 // The number of keys with each outcome; the sum is the batch's key count.

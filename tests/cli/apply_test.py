@@ -74,6 +74,8 @@ class ApplyTest(support.CommandTestCase):
         owner.end()
         report = self.succeed(*command, "--replay")  # the first one is a beacon
         self.assertEqual((report["replayed"], report["rows"]), (1, 0))
+        self.assertEqual((report["superseded"], report["undecided"]), (0, 0))
+        self.fail_with(2, "INVALID_ARGUMENT", ["--undecided", "--replay"], *command, "--undecided")
         self.assertEqual([message["offset"] for message in report["messages"]], [8])
         self.assertIn("neither", report["messages"][0]["detail"])
         text = self.succeed_in_text(*command)

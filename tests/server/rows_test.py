@@ -95,6 +95,32 @@ class RowsTest(support.ServerTestCase):
         self.assertEqual(self.post(server, path, body.encode())[0], 200)
         np.testing.assert_array_equal(self.ask(server, "user", [7])[0], [np.arange(8)])
 
+    def test_keys_as_javascript_sends_them(self) -> None:
+        server = self.serve_ready(security=self.security)
+        path = f"/v2/hps/tables/{MODEL}/user/rows"
+        key = 8199580975773293796
+
+        def body(data: str, datatype: str = "INT64") -> bytes:
+            return (f'{{"inputs": [{{"name": "keys", "datatype": "{datatype}", "shape": [1], '
+                    f'"data": [{data}]}}, {{"name": "rows", "datatype": "FP32", "shape": [1, 8], '
+                    f'"data": {list(range(8))}}}]}}').encode()
+
+        for data, datatype in ((f'"{key}"', "INT64"), (f'"{key}"', "UINT64"), ("7.0", "INT64"),
+                               ("7e0", "UINT64")):
+            self.assertEqual(self.post(server, path, body(data, datatype))[0], 200, data)
+        np.testing.assert_array_equal(self.ask(server, "user", [key, 7])[0], [np.arange(8)] * 2)
+        for data, datatype in (("8199580975773294000.0", "INT64"), ("1e19", "INT64"),
+                               ("7.5", "INT64"), ("18446744073709551616", "INT64"),
+                               ("-1", "UINT64"), ('"x"', "INT64")):
+            code, answer = self.post(server, path, body(data, datatype))
+            self.assertEqual(code, 400, data)
+            self.assertIn("input 'keys': expected an integer, found '" + data.strip('"'),
+                          answer["error"])
+        asked = json.dumps({"inputs": [{"name": "user", "datatype": "INT64", "shape": [2],
+                                        "data": [str(key), 7.0]}]}).encode()
+        code, answer = self.post(server, f"/v2/models/{MODEL}/infer", asked)
+        self.assertEqual((code, answer["outputs"][0]["data"]), (200, [*range(8)] * 2))
+
     def test_what_is_wrong_is_said_and_changes_nothing(self) -> None:
         server = self.serve_ready(security=self.security)
         ones = np.ones((1, 8))

@@ -46,6 +46,7 @@ void FetchJob::Prepare(const Spec& spec, size_t key_count) {
   key_count_ = key_count;
   std::fill_n(part_.times_asked, key_count, uint8_t{1});
   missed_count_ = 0;
+  failed_ = true;  // until the level is asked
   stage_ = Stage::kFetch;
   background_ = false;
   next_linked_ = nullptr;

@@ -124,7 +124,7 @@ class FetchJob final : public Task {
 
   // Asks the level now, on the calling thread. Failures are counted; one of L2 starts its bypass.
   void Fetch();
-  // The level returned an error.
+  // The level returned an error, or was not asked because the deadline had passed.
   bool failed() const { return failed_; }
 
   // After the latch, or the deadline: true = the answer is there and the job is the caller's; false

@@ -109,6 +109,17 @@ TEST_F(InferCodecTest, RefusesWrongRequests) {
             invalid);
 }
 
+TEST_F(InferCodecTest, AWrongKeyIsSaidWithItsInput) {
+  EXPECT_EQ(DecodeInput(R"("name":"user","shape":[2],"datatype":"INT64","data":[1,7.5])").message(),
+            "input 'user': expected an integer, found '7.5'");
+  EXPECT_TRUE(
+      DecodeInput(
+          R"("name":"user","shape":[2],"datatype":"INT64","data":["8199580975773293796",7.0])")
+          .ok());
+  EXPECT_EQ(LoadLittleEndian<int64_t>(request_.inputs[0].bytes.data()), 8199580975773293796);
+  EXPECT_EQ(LoadLittleEndian<int64_t>(request_.inputs[0].bytes.data() + 8), 7);
+}
+
 TEST_F(InferCodecTest, BoundsNamesAndIds) {
   const std::string longest(kProtocolNameBytesMax, 'a');
   const auto request = [](const std::string& id, const std::string& input,

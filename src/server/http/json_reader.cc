@@ -274,22 +274,6 @@ bool JsonReader::ReadInt64(int64_t* value) {
   return Expected("an integer of 64 bits");
 }
 
-bool JsonReader::ReadBits64(int64_t* value) {
-  std::string_view text;
-  char* const before = at_;
-  if (!ReadNumber(&text)) return false;
-  const char* const end = text.data() + text.size();
-  std::from_chars_result result = std::from_chars(text.data(), end, *value);
-  if (result.ec == std::errc::result_out_of_range) {
-    uint64_t bits = 0;
-    result = std::from_chars(text.data(), end, bits);  // takes no sign
-    *value = static_cast<int64_t>(bits);
-  }
-  if (result.ec == std::errc() && result.ptr == end) return true;
-  at_ = before;
-  return Expected("an integer of 64 bits");
-}
-
 bool JsonReader::ReadUint64(uint64_t* value) {
   std::string_view text;
   char* const before = at_;

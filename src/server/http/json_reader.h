@@ -43,7 +43,6 @@ class JsonReader {
   bool ReadBool(bool* value);
   bool ReadInt64(int64_t* value);
   bool ReadUint64(uint64_t* value);
-  bool ReadBits64(int64_t* value);  // from -2^63 to 2^64 - 1: what is above 2^63 - 1, bit for bit
   // The text of a number, checked to be one.
   bool ReadNumber(std::string_view* text);
 

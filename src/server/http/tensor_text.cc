@@ -1,15 +1,18 @@
 #include "server/http/tensor_text.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <limits>
 #include <string_view>
 #include <system_error>
 #include <type_traits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/macros.h"
+#include "base/text.h"
 #include "server/http/json_reader.h"
 
 namespace hps::server {
@@ -73,8 +76,98 @@ bool ParseFloat(std::string_view text, T* value) {
   return result.ec == std::errc();
 }
 
+// Many clients have no other number than a double, which does not hold all integers above this.
+constexpr uint64_t kExactMax = uint64_t{1} << 53;
+constexpr size_t kQuotedBytesMax = 40;
+
+absl::Status BadInteger(std::string_view text, std::string_view why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("expected an integer, found '", PrintableText(text.substr(0, kQuotedBytesMax)),
+                   text.size() > kQuotedBytesMax ? "..." : "", "'", std::string(why)));
+}
+
 template <typename T>
-bool ReadElement(JsonReader& json, T* value) {
+bool ParseWhole(std::string_view text, T* value) {
+  const char* const end = text.data() + text.size();
+  const std::from_chars_result result = std::from_chars(text.data(), end, *value);
+  return result.ec == std::errc() && result.ptr == end;
+}
+
+// value * 10^count + digit, or a number above kExactMax.
+uint64_t Shifted(uint64_t value, uint64_t count, uint64_t digit) {
+  for (; count > 0 && value > 0 && value <= kExactMax; --count) value *= 10;
+  return value > kExactMax ? value : value + digit;
+}
+
+// An integer that is written with a fraction or an exponent: "7.0", "7e0". `text` is a number of
+// JSON.
+absl::Status ParseIntegral(std::string_view text, int64_t* value) {
+  const bool is_negative = text.front() == '-';
+  const size_t mantissa_end = std::min(text.size(), text.find_first_of("eE"));
+  std::string_view exponent = text.substr(std::min(text.size(), mantissa_end + 1));
+  if (exponent.starts_with('+')) exponent.remove_prefix(1);
+  int32_t scale = 0;
+  const bool has_scale = exponent.empty() || ParseWhole(exponent, &scale);
+  uint64_t magnitude = 0;
+  int64_t zeros = 0;  // behind the last other digit
+  int64_t decimals = 0;
+  bool is_behind_point = false;
+  for (const char c : text.substr(0, mantissa_end)) {
+    if (c == 'N' || c == 'I') return BadInteger(text, "");
+    is_behind_point |= c == '.';
+    if (c < '0' || c > '9') continue;
+    decimals += is_behind_point ? 1 : 0;
+    ++zeros;
+    if (c == '0') continue;
+    magnitude = Shifted(magnitude, static_cast<uint64_t>(zeros), static_cast<uint64_t>(c - '0'));
+    zeros = 0;
+  }
+  const int64_t shift = int64_t{scale} - decimals + zeros;
+  const bool is_fraction = has_scale ? shift < 0 : exponent.front() == '-';
+  if (magnitude > 0 && is_fraction) return BadInteger(text, "");
+  if (magnitude > 0 && has_scale) magnitude = Shifted(magnitude, static_cast<uint64_t>(shift), 0);
+  if (magnitude > kExactMax || (magnitude > 0 && !has_scale)) {
+    return BadInteger(text,
+                      "; beyond 2^53 it may have been rounded: send it without a fraction and an "
+                      "exponent, or as a decimal string");
+  }
+  const auto integer = static_cast<int64_t>(magnitude);
+  *value = is_negative ? -integer : integer;
+  return absl::OkStatus();
+}
+
+// Keys are patterns of 64 bits, so INT64 takes what UINT64 does, too. JavaScript has no integers of
+// 64 bits, so both take decimal strings.
+template <typename T>
+absl::Status ReadInteger(JsonReader& json, Datatype datatype, T* value) {
+  constexpr bool kIsWide = sizeof(T) == sizeof(int64_t);
+  std::string_view text;
+  const bool is_string = kIsWide && json.Peek() == JsonKind::kString;
+  if (!(is_string ? json.ReadString(&text) : json.ReadNumber(&text))) return json.status();
+  if (ParseWhole(text, value)) return absl::OkStatus();
+  uint64_t bits = 0;
+  if (kIsWide && ParseWhole(text, &bits)) {
+    *value = static_cast<T>(bits);
+    return absl::OkStatus();
+  }
+  const bool is_whole = text.find_first_not_of("0123456789", text.starts_with('-') ? 1 : 0) ==
+                            std::string_view::npos &&
+                        !text.empty() && text != "-";
+  if (!is_whole && is_string) return BadInteger(text, "");
+  int64_t integral = 0;
+  if (!is_whole) {
+    HPS_RETURN_IF_ERROR(ParseIntegral(text, &integral));
+    if (std::in_range<T>(integral)) {
+      *value = static_cast<T>(integral);
+      return absl::OkStatus();
+    }
+  }
+  return BadInteger(
+      text, absl::StrCat(", which is out of the range of ", std::string(DatatypeName(datatype))));
+}
+
+template <typename T>
+bool ReadElement(JsonReader& json, Datatype datatype, T* value) {
   if constexpr (std::is_same_v<T, BoolByte>) {
     bool read = false;
     if (!json.ReadBool(&read)) return false;
@@ -84,24 +177,15 @@ bool ReadElement(JsonReader& json, T* value) {
     std::string_view text;
     if (!json.ReadNumber(&text)) return false;
     if (ParseFloat(text, value)) return true;
+    return json.Fail(absl::InvalidArgumentError("an element does not fit the datatype"));
   } else {
-    using Wide = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
-    Wide wide = 0;
-    if constexpr (std::is_same_v<T, int64_t>) {  // keys, which are patterns of 64 bits
-      if (!json.ReadBits64(&wide)) return false;
-    } else if constexpr (std::is_signed_v<T>) {
-      if (!json.ReadInt64(&wide)) return false;
-    } else {
-      if (!json.ReadUint64(&wide)) return false;
-    }
-    *value = static_cast<T>(wide);
-    if (static_cast<Wide>(*value) == wide) return true;
+    const absl::Status read = ReadInteger(json, datatype, value);
+    return read.ok() || json.Fail(read);
   }
-  return json.Fail(absl::InvalidArgumentError("an element does not fit the datatype"));
 }
 
 template <typename T>
-absl::Status ParseElements(std::span<char> text, std::span<std::byte> elements) {
+absl::Status ParseElements(std::span<char> text, Datatype datatype, std::span<std::byte> elements) {
   JsonReader json(text);
   size_t depth = 1;
   size_t index = 0;
@@ -118,7 +202,7 @@ absl::Status ParseElements(std::span<char> text, std::span<std::byte> elements) 
       continue;
     }
     T value{};
-    if (!ReadElement(json, &value)) break;
+    if (!ReadElement(json, datatype, &value)) break;
     if (index == count) {
       return absl::InvalidArgumentError(
           absl::StrCat("its data has more elements than its shape (", count, ")"));
@@ -156,7 +240,7 @@ bool HasTextForm(Datatype datatype) {
 absl::Status ParseTensorText(std::span<char> text, Datatype datatype,
                              std::span<std::byte> elements) {
   return WithElementType(datatype, absl::Status(), [&](auto element) {
-    return ParseElements<decltype(element)>(text, elements);
+    return ParseElements<decltype(element)>(text, datatype, elements);
   });
 }
 

@@ -17,7 +17,9 @@ namespace hps::server {
 bool HasTextForm(Datatype datatype);
 
 // Reads `text`, an array (nested as it likes: row-major order is all that counts), into exactly
-// `elements`. Integers must fit the type; floats may be NaN, Infinity and -Infinity.
+// `elements`. Integers must fit the type; up to 2^53 they may be written as 7.0 or 7e0, and those
+// of 64 bits as decimal strings. INT64 takes values up to 2^64 - 1, bit for bit. Floats may be NaN,
+// Infinity and -Infinity. Changes escaped text.
 // REQUIRES: HasTextForm.
 // Errors: INVALID_ARGUMENT (not such numbers, or not as many); OUT_OF_RANGE (nested too deeply).
 absl::Status ParseTensorText(std::span<char> text, Datatype datatype,
