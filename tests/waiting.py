@@ -4,6 +4,7 @@ A wait that ends in vain raises MissedWait, whose text begins with MISSED_WAIT: 
 tells by it a test that was late from one that was wrong.
 """
 
+import subprocess
 import time
 
 MISSED_WAIT = "missed wait: "  # as src/testing/await.h has it
@@ -17,12 +18,18 @@ class MissedWait(AssertionError):
         super().__init__(f"{MISSED_WAIT}{what} within {wait_s:g} s")
 
 
-def await_true(holds, what="what is awaited", wait_s: float = WAIT_S, pause_s: float = 0.02):
+def await_true(holds, what="what is awaited", wait_s: float = WAIT_S,
+               pause_s: float = 0.02, process: subprocess.Popen | None = None):
     """Asks `holds()` again and again, and returns its first answer that is true. `what` names what
-    has not come in time; a function makes the text then."""
+    has not come; a function makes the text then. `process` is to bring it: when that has ended,
+    the wait fails at once, and was not late."""
     end = time.monotonic() + wait_s
     while not (answer := holds()):
-        if time.monotonic() > end:
-            raise MissedWait(f"no {what() if callable(what) else what}", wait_s)
+        ended = process is not None and process.poll() is not None
+        if ended or time.monotonic() > end:
+            text = f"no {what() if callable(what) else what}"
+            if ended:
+                raise AssertionError(f"the process ended with {process.returncode}: {text}")
+            raise MissedWait(text, wait_s)
         time.sleep(pause_s)
     return answer

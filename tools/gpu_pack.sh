@@ -46,6 +46,7 @@ if [[ -n $openvino ]]; then
   loaded=("$(dirname "$openvino")"/libopenvino_{intel_cpu_plugin,onnx_frontend}.so*)
   mkdir -p "$dest/tests/server" "$dest/tools"
   cp "$here"/../tests/server/{dense_gpu_test,support}.py "$dest/tests/server/"
+  cp "$here"/../tests/{trials,waiting}.py "$dest/tests/"
   cp "$here/held_port.py" "$dest/tools/"
 fi
 for library in "${loaded[@]}"; do
