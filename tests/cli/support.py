@@ -13,7 +13,7 @@ import unittest
 
 import numpy as np
 
-from trials import TEST_SEED
+from waiting import TEST_SEED
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 HPS = pathlib.Path(os.environ.get("HPS_COMMAND", ROOT / "build" / "cpu" / "bin" / "hps"))

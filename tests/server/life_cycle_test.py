@@ -14,8 +14,7 @@ import urllib.request
 import support
 from load import Load, LoadTestCase
 from support import MODEL
-from trials import trials
-from waiting import WAIT_S, await_true
+from waiting import WAIT_S, await_true, trials
 
 TOKEN = "a-token-of-this-test"
 CONTROL = "repository_control = true"

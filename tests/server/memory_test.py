@@ -12,8 +12,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 import support
 from support import MODEL, ROWS
-from trials import trials
-from waiting import WAIT_S
+from waiting import WAIT_S, trials
 
 KEYS = 64
 AT_ONCE = 100  # on one connection

@@ -13,8 +13,7 @@ import numpy as np
 
 import support
 from support import HPS, MODEL, ROWS, TABLES
-from trials import trials
-from waiting import WAIT_S, await_true
+from waiting import WAIT_S, await_true, trials
 
 sys.path.insert(0, str(support.ROOT / "tools" / "redis"))
 import servers as redis_servers  # noqa: E402

@@ -6,7 +6,7 @@ import unittest
 
 import support
 from load import LoadTestCase
-from trials import trials
+from waiting import trials
 
 KILLS = trials(60)  # over each protocol
 

@@ -23,10 +23,9 @@ import urllib.request
 import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests" / "common")]
 from held_port import Port  # noqa: E402
-from trials import TEST_SEED  # noqa: E402
-from waiting import WAIT_S, await_true  # noqa: E402
+from waiting import TEST_SEED, WAIT_S, await_true  # noqa: E402
 
 HPS = pathlib.Path(os.environ.get("HPS_COMMAND", ROOT / "build" / "cpu" / "bin" / "hps"))
 MODEL = "ctr"

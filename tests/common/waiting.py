@@ -1,14 +1,16 @@
-"""Waits of tests for what another process or thread does.
+"""Waits of tests for what another process or thread does; how often a test tries, and its seed.
 
 A wait that ends in vain raises MissedWait, whose text begins with MISSED_WAIT: tools/run_tests.py
 tells by it a test that was late from one that was wrong.
 """
 
+import os
 import subprocess
 import time
 
 MISSED_WAIT = "missed wait: "  # as src/testing/await.h has it
 WAIT_S = 120  # for anything: a busy machine gets there too
+TEST_SEED = int(os.environ.get("HPS_TEST_SEED", "0"))  # is added to fixed seeds
 
 
 class MissedWait(AssertionError):
@@ -33,3 +35,10 @@ def await_true(holds, what="what is awaited", wait_s: float = WAIT_S,
             raise MissedWait(text, wait_s)
         time.sleep(pause_s)
     return answer
+
+
+def trials(count: int) -> int:
+    """The part of `count` trials that this run makes, at least three: an eighth, or
+    $HPS_TEST_TRIALS_PERCENT percent of them. As src/testing/trials.h has it."""
+    percent = os.environ.get("HPS_TEST_TRIALS_PERCENT")
+    return max(3, count // 8 if percent is None else count * int(percent) // 100)
