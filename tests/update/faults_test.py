@@ -399,7 +399,7 @@ class FaultsTest(stream_case.StreamTestCase):
         grows with the rows until then."""
         self.start_brokers()
         self.brokers.create_topic(TOPIC, PARTITIONS)
-        server = self.begin(store='write_buffer_bytes = "8MiB"')
+        server = self.begin(store='write_buffer_bytes = "1MiB"')
         keys = np.arange(100, dtype=np.int64)
         values = np.array([2.0, 8.0, 32.0], np.float32)[keys % 3]
         messages = [b"HCTR" + (4 * DIM).to_bytes(4, "little") + int(key).to_bytes(8, "little")
@@ -412,7 +412,7 @@ class FaultsTest(stream_case.StreamTestCase):
         early = server.memory()
         self.generate(MESSAGES - MESSAGES // 5, payloads)
         self.await_records(server, MESSAGES)
-        self.assertLess(server.memory() - early, 64 << 20)
+        self.assertLess(server.memory() - early, 16 << 20)
         np.testing.assert_array_equal(self.lookup(server, keys)[:, 0], values)
         self.reader.stop()
         self.assertEqual(self.reader.wrong + [self.reader.failures], [0])
