@@ -44,8 +44,9 @@ openvino=$(ldd "${programs[@]/#/$build/}" |
   sed -nE 's/.* => (\S+\/libopenvino\.so\S*) .*/\1/p' | head -n 1)
 if [[ -n $openvino ]]; then
   loaded=("$(dirname "$openvino")"/libopenvino_{intel_cpu_plugin,onnx_frontend}.so*)
-  mkdir -p "$dest/tests/server" "$dest/tools"
+  mkdir -p "$dest"/tests/{server,common} "$dest/tools"
   cp "$here"/../tests/server/{dense_gpu_test,small_network,support}.py "$dest/tests/server/"
+  cp "$here/../tests/common/waiting.py" "$dest/tests/common/"
   cp "$here/held_port.py" "$dest/tools/"
 fi
 for library in "${loaded[@]}"; do

@@ -6,6 +6,9 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
+# Of servers that do not do what they are told; AssertionError: a wait in vain.
+FAILURES = (RuntimeError, AssertionError, subprocess.SubprocessError, OSError)
+
 
 def end_all(processes: Iterable[subprocess.Popen | None], wait_s: float) -> None:
     for process in processes:
@@ -21,7 +24,7 @@ def answer(actions: dict[str, Callable[[int], Any]], line: str) -> str:
         return f"failed: unknown command '{line.strip()}'"
     try:
         actions[command](int(index))
-    except (RuntimeError, subprocess.SubprocessError, OSError) as error:
+    except FAILURES as error:
         return _failure(error)
     return "done"
 
@@ -36,7 +39,7 @@ def obey(make: Callable[[], Any], commands: list[str], ready: Callable[[Any], st
     """
     try:
         servers = make()
-    except (RuntimeError, OSError) as error:
+    except FAILURES as error:
         print(_failure(error), flush=True)
         return 1
     actions = {command: getattr(servers, command) for command in commands}

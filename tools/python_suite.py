@@ -17,7 +17,7 @@ def load(path: pathlib.Path, case: str) -> unittest.TestSuite:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
-    sys.path[:0] = [str(path.parent), str(ROOT / "tests")]
+    sys.path[:0] = [str(path.parent), str(ROOT / "tests" / "common")]
     spec.loader.exec_module(module)
     if case:
         return unittest.defaultTestLoader.loadTestsFromName(case, module)

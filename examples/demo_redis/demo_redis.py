@@ -226,7 +226,7 @@ def main() -> int:
             problems = demonstrate(redis, server)
             if server.stop() != 0:
                 problems.append("the server's exit status is not 0")
-        except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+        except (RuntimeError, AssertionError, OSError, subprocess.SubprocessError) as error:
             problems = [str(error)]
         finally:
             if server is not None:

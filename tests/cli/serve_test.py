@@ -1,5 +1,6 @@
 """`hps serve` as a process: what it prints, its signals, kill -9, what it refuses."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -12,6 +13,7 @@ import unittest
 import numpy as np
 
 import support
+from waiting import await_true
 
 ROWS = 2000
 DIM = 8
@@ -43,11 +45,15 @@ class ServeProcess:
             connection.close()
 
     def await_ready(self) -> None:
-        end = time.monotonic() + support.TIMEOUT_S
-        while self.get("/v2/health/ready") != 200:
-            if time.monotonic() > end:
-                raise TimeoutError("the server does not become ready")
-            time.sleep(0.01)
+        await_true(lambda: self.get("/v2/health/ready") == 200, "ready server")
+
+    def refuses(self) -> bool:
+        with contextlib.closing(self.connect()) as connection:
+            try:
+                connection.connect()
+            except OSError:
+                return True
+        return False
 
     drains = False
 
@@ -138,16 +144,7 @@ class ServeTest(support.CommandTestCase):
         self.assertEqual(connection.sock.recv(65536), b"HTTP/1.1 100 Continue\r\n\r\n")
         connection.send(head)
         server.begin_drain()
-        end = time.monotonic() + support.TIMEOUT_S
-        while time.monotonic() < end:
-            other = server.connect()
-            try:
-                other.connect()
-            except OSError:
-                break
-            finally:
-                other.close()
-            time.sleep(0.01)
+        await_true(server.refuses, "drain that refuses connections")
         connection.send(data)
         response = connection.getresponse()
         answer = json.loads(response.read())
@@ -203,14 +200,12 @@ class ServeTest(support.CommandTestCase):
         thread.start()
         try:
             for _ in range(3):
-                before = answered[0]
-                self.await_more(answered, before + 5)
+                self.await_more(answered)
                 server.end(signal.SIGKILL)
                 server = self.serve(address=port)
                 server.await_ready()
                 down = len(failures)
-                before = answered[0]
-                self.await_more(answered, before + 5)
+                self.await_more(answered)
                 self.assertLessEqual(len(failures) - down, 1, "it was up again")
         finally:
             stop.set()
@@ -218,11 +213,9 @@ class ServeTest(support.CommandTestCase):
         self.assertEqual(wrong, [])
         self.assertEqual(server.end()[0], 0)
 
-    def await_more(self, answered: list, count: int) -> None:
-        end = time.monotonic() + support.TIMEOUT_S
-        while answered[0] < count:
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.005)
+    def await_more(self, answered: list) -> None:
+        count = answered[0] + 5
+        await_true(lambda: answered[0] >= count, "5 more answers", pause_s=0.005)
 
     def test_what_it_refuses(self) -> None:
         server = self.serve()
@@ -259,17 +252,12 @@ class ServeTest(support.CommandTestCase):
         self.configure(f"[log]\nlevel = \"info\"\nformat = \"json\"\nfile = \"{log}\"\n")
         server = self.serve()
         server.await_ready()
-        end = time.monotonic() + support.TIMEOUT_S
-        while "ready after" not in log.read_text():
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.01)
+        await_true(lambda: "ready after" in log.read_text(), "readiness in the log")
         for line in log.read_text().splitlines():
             json.loads(line)
         log.rename(self.directory / "hps.log.1")
         server.process.send_signal(signal.SIGHUP)
-        while not log.exists():
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.01)
+        await_true(log.exists, "new log")
         self.assertEqual(server.end(), (0, ""))
 
     def test_a_log_that_is_no_file_is_refused(self) -> None:

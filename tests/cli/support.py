@@ -13,6 +13,8 @@ import unittest
 
 import numpy as np
 
+from waiting import TEST_SEED
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 HPS = pathlib.Path(os.environ.get("HPS_COMMAND", ROOT / "build" / "cpu" / "bin" / "hps"))
 OWNER = HPS.parent / "hps_store_owner"
@@ -44,7 +46,7 @@ class CommandTestCase(unittest.TestCase):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="hps_cli_"))
         self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
         self.store = self.directory / "store"
-        self.random = np.random.default_rng(20261120)
+        self.random = np.random.default_rng(20261120 + TEST_SEED)
         self.limits = {}  # of the commands that run next: by resource.RLIMIT_...
 
     def run_hps(self, *arguments) -> subprocess.CompletedProcess:

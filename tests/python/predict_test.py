@@ -12,13 +12,13 @@ import unittest
 import numpy as np
 import support
 import torch
+from waiting import WAIT_S
 
 import hps
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 HPS = pathlib.Path(os.environ.get("HPS_COMMAND", ROOT / "build" / "cpu" / "bin" / "hps"))
 ANY_PORT = "127.0.0.1:0"
-WAIT_S = 120
 ERROR_MAX = 1e-5
 
 

@@ -7,10 +7,9 @@ import unittest
 
 import numpy as np
 import support
+from waiting import WAIT_S
 
 import hps
-
-WAIT_S = 120
 
 
 class ProcessTest(support.StoreTestCase):

@@ -9,6 +9,7 @@ import unittest
 from collections.abc import Callable, Iterable
 
 import numpy as np
+from waiting import TEST_SEED
 
 import hps
 
@@ -72,7 +73,7 @@ class StoreTestCase(unittest.TestCase):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="hps_python_"))
         self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
         self.path = self.directory / "store"
-        self.random = np.random.default_rng(20261124)
+        self.random = np.random.default_rng(20261124 + TEST_SEED)
 
     def make_store(self) -> None:
         for table in TABLES:

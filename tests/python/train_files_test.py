@@ -19,6 +19,7 @@ import weakref
 import numpy as np
 import support
 import torch
+from waiting import await_true
 
 import hps
 import hps.train as ht
@@ -26,8 +27,6 @@ import hps.train as ht
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 import held_port  # noqa: E402
-
-WAIT_S = 120
 
 
 def tables() -> list[ht.Table]:
@@ -475,11 +474,8 @@ class KilledTest(FilesTestCase):
             embed.save(directory, {"steps": step + 1}, incremental=step % 10 != 0)
 
     def test_resumed_after_kill_equals_uninterrupted(self) -> None:
-        end = time.monotonic() + WAIT_S
-        while self.killed_until_it_ends() <= 2:  # a test that is paused kills too late
-            self.assertLess(time.monotonic(), end)
-            shutil.rmtree(self.directory)
-            self.directory.mkdir()
+        # A test that is paused kills too late.
+        await_true(lambda: self.killed_until_it_ends() > 2, "trainer that is killed often")
         whole = ht.EmbeddingCollection(tables())
         train(whole, range(self.STEPS))
         resumed = ht.EmbeddingCollection(tables())
@@ -488,6 +484,8 @@ class KilledTest(FilesTestCase):
 
     def killed_until_it_ends(self) -> int:
         """Runs the trainer again and again, and returns how often it was killed."""
+        shutil.rmtree(self.directory)
+        self.directory.mkdir()
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["hps.train"])
         kills = 0

@@ -16,6 +16,7 @@ import unittest
 import numpy as np
 import torch
 import torch.distributed as dist
+from waiting import MissedWait
 
 import hps.train as ht
 
@@ -339,12 +340,17 @@ class StepsTest(unittest.TestCase):
         end = time.monotonic() + WAIT_S
         for process in processes:
             process.join(max(0.0, end - time.monotonic()))
+        # None has failed, and one has not come to its end.
+        cls.are_late = {process.exitcode for process in processes} in ({None}, {None, 0})
+        for process in processes:
             process.kill()
 
     def results(self, name: str) -> list[dict]:
         found = []
         for rank in range(RANKS):
             path = self.directory / f"{name}.{rank}"
+            if self.are_late and not path.exists():
+                raise MissedWait(f"no {path.name}", WAIT_S)
             self.assertTrue(path.exists(), f"rank {rank} has not come to this")
             found.append(json.loads(path.read_text()))
             self.assertNotIn("failed", found[-1])

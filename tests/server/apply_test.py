@@ -7,13 +7,13 @@ import os
 import shutil
 import subprocess
 import threading
-import time
 import unittest
 
 import numpy as np
 
 import support
 from support import MODEL, ROWS, TABLES
+from waiting import WAIT_S, await_true
 
 TOKEN = "the-token-of-the-test"
 ADMIN = "the-token-of-the-administrator"
@@ -32,7 +32,7 @@ class CommandsTest(support.ServerTestCase):
         if token:
             arguments = (*arguments, "--token-file", self.directory / token)
         return subprocess.run([str(support.HPS), *map(str, arguments)], capture_output=True,
-                              text=True, timeout=support.WAIT_S, check=False)
+                              text=True, timeout=WAIT_S, check=False)
 
     def succeed(self, *arguments, **keywords) -> dict:
         done = self.run_hps(*arguments, "--json", **keywords)
@@ -69,7 +69,7 @@ class CommandsTest(support.ServerTestCase):
 
     def apply(self, server, *more) -> tuple:
         return ("apply", "--server", server.url(""), "--table", f"{MODEL}/user", "--timeout",
-                f"{support.WAIT_S}s", *more)
+                f"{WAIT_S}s", *more)
 
     def test_rows_change_over_the_server_in_pieces(self) -> None:
         server = self.serve_ready(security=self.security)
@@ -143,7 +143,7 @@ class CommandsTest(support.ServerTestCase):
         source = self.changed("rows", [1, 2], np.full((2, 8), 0.25))
         url, bodies = self.busy_front(server, [429, 503, 429])
         command = ("apply", "--table", f"{MODEL}/user", "--from", source, "--server")
-        self.assertEqual(self.succeed(*command, url, "--timeout", f"{support.WAIT_S}s")["rows"], 2)
+        self.assertEqual(self.succeed(*command, url, "--timeout", f"{WAIT_S}s")["rows"], 2)
         self.assertEqual(len(bodies), 4)
         self.assertEqual(len(set(bodies)), 1, "the same change each time")
         self.assertEqual(self.ask(server, "user", [1])[0][0, 0], 0.25)
@@ -156,13 +156,13 @@ class CommandsTest(support.ServerTestCase):
     def ask_until_the_timeout(self, server, code: str, status: int, *command) -> None:
         """A command that is paused asks once, or gets no answer in its time: then it is run
         again."""
-        deadline = time.monotonic() + support.WAIT_S
-        while True:
+        def asks_twice() -> subprocess.CompletedProcess | None:
             url, bodies = self.busy_front(server, [status] * 1000)
             done = self.run_hps(*command, url, "--timeout", "400ms")
-            if len(bodies) > 1 and not done.stderr.startswith("hps: DEADLINE_EXCEEDED: "):
-                break
-            self.assertLess(time.monotonic(), deadline, done.stderr)
+            in_time = not done.stderr.startswith("hps: DEADLINE_EXCEEDED: ")
+            return done if len(bodies) > 1 and in_time else None
+
+        done = await_true(asks_twice, "command that asks twice")
         self.assert_failed(done, code, f"{status}: busy")
 
     def test_the_administrators_token_is_needed_where_there_is_one(self) -> None:
@@ -180,7 +180,7 @@ class CommandsTest(support.ServerTestCase):
         subprocess.run(
             ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
              "-nodes", "-subj", "/CN=hps", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout",
-             key, "-out", certificate], check=True, capture_output=True, timeout=support.WAIT_S)
+             key, "-out", certificate], check=True, capture_output=True, timeout=WAIT_S)
         server = self.serve(security=self.security + f'tls_certificate = "{certificate}"\n'
                             f'tls_key = "{key}"\n')
         count = 200_000  # more than the socket takes at once
@@ -229,8 +229,8 @@ class CommandsTest(support.ServerTestCase):
         writer = threading.Thread(target=write)
         writer.start()
         try:
-            while done[0] < 60:
-                time.sleep(0.01)
+            await_true(lambda: done[0] >= 60 or not writer.is_alive(), "60 changes")
+            self.assertTrue(writer.is_alive())
             before = done[0]
             command = ("snapshot", "--server", server.url(""), "--name", "monday")
             report = self.succeed(*command)

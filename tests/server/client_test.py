@@ -4,7 +4,6 @@ import asyncio
 import importlib
 import queue
 import re
-import time
 import unittest
 
 import numpy as np
@@ -12,6 +11,7 @@ import tritonclient.http as http_client
 
 import support
 from support import MODEL, ROWS, TABLES
+from waiting import WAIT_S, await_true
 
 
 def input_of(client, name: str, array: np.ndarray, binary: bool = True):
@@ -118,9 +118,8 @@ class ClientCases:
         self.assertEqual([(model["name"], model["state"]) for model in index], [(MODEL, "READY")])
         before = self.count_of_successes()
         self.infer({"user": self.case.keys(3)})
-        deadline = time.monotonic() + support.WAIT_S
-        while self.count_of_successes() <= before:  # it is counted when its answer has been sent
-            self.assertLess(time.monotonic(), deadline)
+        # It is counted when its answer has been sent.
+        await_true(lambda: self.count_of_successes() > before, "counted request")
 
     def count_of_successes(self) -> int:
         statistics = self.as_dict(self.client.get_inference_statistics(MODEL))
@@ -291,11 +290,11 @@ class GrpcClientTest(ClientCases, unittest.TestCase):
                                            request_id=str(number))
             self.client.async_stream_infer(MODEL, [input_of(self.module, "none", keys)])
         for number, keys in enumerate(batches):
-            result, error = answers.get(timeout=support.WAIT_S)
+            result, error = answers.get(timeout=WAIT_S)
             self.assertIsNone(error)
             self.assertEqual(result.get_response().id, str(number))
             self.case.assert_stamped("item", keys, result.as_numpy("item"))
-            result, error = answers.get(timeout=support.WAIT_S)
+            result, error = answers.get(timeout=WAIT_S)
             self.assertIn("no input 'none'", str(error))
         self.client.stop_stream()
 
@@ -349,13 +348,10 @@ class ParityTest(support.ServerTestCase):
             for name in ("get_server_metadata", "get_model_metadata", "get_model_config",
                          "get_model_repository_index"):
                 self.assert_same(name, one, other)
-            deadline = time.monotonic() + support.WAIT_S
-            while True:  # a request is counted when its answer has been sent
-                try:
-                    self.assert_same("get_inference_statistics", one, other)
-                    break
-                except AssertionError:
-                    self.assertLess(time.monotonic(), deadline)
+            # The time that a request took is counted last, when its answer has been sent.
+            await_true(lambda: one.get_inference_statistics(MODEL)["model_stats"][0]
+                       ["inference_stats"]["success"]["ns"], "counted request")
+            self.assert_same("get_inference_statistics", one, other)
 
     def assert_same(self, name: str, one, other) -> None:
         about = (MODEL,) if name in ("get_model_metadata", "get_model_config",

@@ -4,6 +4,7 @@ libfaketime stands before the server's clock. The monotonic clock stays as it is
 somebody sets a machine's clock.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -13,7 +14,8 @@ import unittest
 
 import support
 from load import Load
-from support import MODEL, WAIT_S
+from support import MODEL
+from waiting import WAIT_S, await_true
 
 TOKEN = "a-token-of-this-test"
 AUTHORIZATION = {"Authorization": f"Bearer {TOKEN}"}
@@ -90,10 +92,7 @@ class ClockTest(support.ServerTestCase):
 
     def await_offset(self, server: support.RunningServer, offset_s: int) -> None:
         """Until the last request was at that time, to half an hour."""
-        deadline = time.monotonic() + WAIT_S
-        while abs(self.offset_of(server) - offset_s) > HOUR_S / 2:
-            self.assertLess(time.monotonic(), deadline, "the clock has not jumped")
-            time.sleep(0.01)
+        await_true(lambda: abs(self.offset_of(server) - offset_s) <= HOUR_S / 2, "jump")
 
     def load_version(self, server: support.RunningServer, version: int) -> None:
         self.assertTrue(self.import_version(version).get("staged"))
@@ -131,12 +130,11 @@ class ClockTest(support.ServerTestCase):
 
     def begin(self, kind: type, server: support.RunningServer):
         """A test that is paused comes too late for a short time-out: then it begins again."""
-        deadline = time.monotonic() + WAIT_S
-        while True:
-            try:
+        def begun():
+            with contextlib.suppress(AssertionError, OSError):
                 return kind(server)
-            except (AssertionError, OSError):
-                self.assertLess(time.monotonic(), deadline)
+
+        return await_true(begun, "request that begins in time")
 
     def test_time_outs_come_in_their_time(self) -> None:
         """An hour back, and they would come in an hour."""

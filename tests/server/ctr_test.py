@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import tempfile
 import threading
-import time
 import unittest
 
 import numpy as np
@@ -19,6 +18,7 @@ import tritonclient.http as http_client
 
 import support
 from support import HPS, ROOT, RunningServer
+from waiting import WAIT_S, await_true
 
 PYTHON = ROOT / ".venv-python" / "bin" / "python"
 ERROR_MAX = 1e-5
@@ -28,7 +28,7 @@ DATATYPES = {"float32": "FP32", "int64": "INT64", "int32": "INT32"}
 def export(model: str, directory: pathlib.Path, seed: int = 1) -> dict[str, np.ndarray]:
     """Writes directory/model.onnx; returns samples with PyTorch's outputs."""
     subprocess.run([str(PYTHON), str(ROOT / "examples" / "models" / "export.py"), model,
-                    str(directory), "--seed", str(seed)], check=True, timeout=support.WAIT_S)
+                    str(directory), "--seed", str(seed)], check=True, timeout=WAIT_S)
     with np.load(directory / "samples.npz") as samples:
         return dict(samples)
 
@@ -76,7 +76,7 @@ class CtrTestCase(unittest.TestCase):
 
     def run_hps(self, *arguments, fails: int = 0) -> dict:
         done = subprocess.run([str(HPS), *map(str, arguments), "--json"], capture_output=True,
-                              text=True, timeout=support.WAIT_S, check=False)
+                              text=True, timeout=WAIT_S, check=False)
         self.assertEqual(done.returncode, fails, done.stderr + done.stdout)
         return json.loads(done.stdout)
 
@@ -391,7 +391,7 @@ onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], 
         model = self.directory / "dcn"
         (model / "dense.onnx").unlink()
         subprocess.run([str(PYTHON), "-c", code, str(model / "dense.onnx")], check=True,
-                       timeout=support.WAIT_S)
+                       timeout=WAIT_S)
         text = (model / "model.toml").read_text()
         (model / "model.toml").write_text(text[:text.index("[[network.input]]")])
         # Before anything is staged.
@@ -494,21 +494,14 @@ class LifeTest(CtrTestCase):
         self.addCleanup(server.kill)
         why = 'dense = "gone.onnx": there is no such file'
         with http_client.InferenceServerClient(server.http) as client:
-            self.await_that(lambda: self.state_of(client, "wdl")["state"] == "READY",
-                               "the other model is served")
-            self.await_that(lambda: why in self.state_of(client, "dcn").get("reason", ""),
-                               "the index says why")
+            await_true(lambda: self.state_of(client, "wdl")["state"] == "READY", "other model")
+            await_true(lambda: why in self.state_of(client, "dcn").get("reason", ""),
+                       "reason in the index")
             self.assertNotIn(str(self.directory), json.dumps(client.get_model_repository_index()))
             answer = infer(client, http_client, "wdl", by_name(tables, samples))
             self.assert_scores(answer["score"], samples["score"])
         server.stop()
         self.assertIn(why, (self.directory / "hps.log").read_text())
-
-    def await_that(self, holds, what: str) -> None:
-        deadline = time.monotonic() + support.WAIT_S
-        while not holds():
-            self.assertLess(time.monotonic(), deadline, what)
-            time.sleep(0.05)
 
     def state_of(self, client, model: str) -> dict:
         return next(entry for entry in client.get_model_repository_index()
@@ -527,8 +520,7 @@ class LifeTest(CtrTestCase):
         server = RunningServer(self.directory, models="")
         self.addCleanup(server.kill)
         with http_client.InferenceServerClient(server.http) as client:
-            self.await_that(lambda: self.state_of(client, "wdl")["state"] == "READY",
-                               "the other model is served")
+            await_true(lambda: self.state_of(client, "wdl")["state"] == "READY", "other model")
             answer = infer(client, http_client, "wdl", by_name(tables, samples))
             self.assert_scores(answer["score"], samples["score"])
         server.stop()

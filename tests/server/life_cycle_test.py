@@ -13,11 +13,13 @@ import urllib.request
 
 import support
 from load import Load, LoadTestCase
-from support import MODEL, WAIT_S
+from support import MODEL
+from waiting import WAIT_S, await_true, trials
 
 TOKEN = "a-token-of-this-test"
 CONTROL = "repository_control = true"
 GROWTH_MAX = 8 << 20
+LOADS = trials(100)
 
 
 needs_grpc = unittest.skipUnless(support.has_grpc(), "this build has no gRPC")
@@ -60,10 +62,7 @@ class ConnectionDrainTest(support.ServerTestCase):
             self.assertEqual(connection.recv(65536), b"HTTP/1.1 100 Continue\r\n\r\n")
             connection.sendall(body[:10])
             server.process.send_signal(signal.SIGTERM)
-            deadline = time.monotonic() + WAIT_S
-            while "draining" not in server.output:
-                self.assertLess(time.monotonic(), deadline)
-                time.sleep(0.01)
+            server.await_sign(lambda: "draining" in server.output, "drain")
             # The metrics tell of it, on a new connection.
             with urllib.request.urlopen(f"http://{server.metrics}/metrics", timeout=WAIT_S) as page:
                 self.assertIn("\nhps_draining 1\n", page.read().decode())
@@ -130,10 +129,8 @@ class ReloadTest(LoadTestCase):
         load.await_ok(500)
         before = self.server.memory()
         yield
-        deadline = time.monotonic() + WAIT_S
-        while (growth := self.server.memory() - before) >= GROWTH_MAX:
-            self.assertLess(time.monotonic(), deadline, f"it has grown by {growth} bytes")
-            load.await_ok(100)
+        await_true(lambda: self.server.memory() < before + GROWTH_MAX,
+                   lambda: f"return to {before} bytes, from {self.server.memory()}")
 
     def load_versions(self, load: Load, versions: range) -> None:
         for version in versions:
@@ -145,14 +142,14 @@ class ReloadTest(LoadTestCase):
         with self.load(self.server, headers=self.token) as load:
             self.load_versions(load, range(2, 7))
             with self.memory_returns(load):
-                self.load_versions(load, range(7, 22))
+                self.load_versions(load, range(7, 7 + LOADS))
             load.await_ok(30)
         self.assertEqual(load.wrong, [])
         self.assertEqual(load.failed(), [])
         for answers in load.answers:
             versions = [answer.version for answer in answers]
             self.assertEqual(versions, sorted(versions), "a connection saw an older version")
-        self.assertEqual(max(answer.version for answer in load.all()), 21)
+        self.assertEqual(max(answer.version for answer in load.all()), 6 + LOADS)
 
     def unload_and_load(self, load: Load, count: int, absent: list) -> None:
         for _ in range(count):
@@ -167,7 +164,7 @@ class ReloadTest(LoadTestCase):
         with self.load(self.server, headers=self.token) as load:
             self.unload_and_load(load, 5, absent)
             with self.memory_returns(load):
-                self.unload_and_load(load, 10, absent)
+                self.unload_and_load(load, LOADS, absent)
         self.assertEqual(load.wrong, [])
         for answer in load.failed():
             self.assertIn(answer.status, (404, 503), answer)
@@ -215,10 +212,7 @@ class RotationTest(support.ServerTestCase):
         self.assertTrue(log.exists())
         os.rename(log, moved)
         server.process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + WAIT_S
-        while not log.exists():
-            self.assertLess(time.monotonic(), deadline, "no new log")
-            time.sleep(0.01)
+        await_true(log.exists, "new log")
         self.assertTrue(server.is_ready())
         self.assertEqual(server.stop(), 0)
 

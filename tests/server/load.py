@@ -10,7 +10,8 @@ import time
 
 import numpy as np
 
-from support import MODEL, ROWS, STAMP, TABLES, WAIT_S, RunningServer, ServerTestCase, stamped
+from support import MODEL, ROWS, STAMP, TABLES, RunningServer, ServerTestCase, stamped
+from waiting import WAIT_S, await_true
 
 KEYS = 16
 
@@ -121,12 +122,10 @@ class Load:
     def count_ok(self) -> int:
         return sum(self.ok)
 
-    def await_ok(self, more: int, timeout_s: float = WAIT_S) -> None:
-        goal, deadline = self.count_ok() + more, time.monotonic() + timeout_s
-        while self.count_ok() < goal and not self.wrong:
-            if time.monotonic() > deadline:
-                raise AssertionError(f"only {self.count_ok()} of {goal} answers")
-            time.sleep(0.01)
+    def await_ok(self, more: int) -> None:
+        goal = self.count_ok() + more
+        await_true(lambda: self.count_ok() >= goal or self.wrong,
+                   lambda: f"{goal} answers, only {self.count_ok()}", pause_s=0.01)
 
     def all(self) -> list[Answer]:
         return [answer for answers in self.answers for answer in answers]

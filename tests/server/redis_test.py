@@ -3,18 +3,17 @@ restarted with old rows. Every answer is right, in time, and never older than on
 
 import json
 import random
-import re
 import shutil
 import subprocess
 import sys
 import threading
-import time
 import unittest
 
 import numpy as np
 
 import support
-from support import HPS, MODEL, ROWS, TABLES, WAIT_S
+from support import HPS, MODEL, ROWS, TABLES
+from waiting import WAIT_S, await_true, trials
 
 sys.path.insert(0, str(support.ROOT / "tools" / "redis"))
 import servers as redis_servers  # noqa: E402
@@ -31,7 +30,6 @@ class RedisTestCase(support.ServerTestCase):
         super().setUp()
         (self.directory / "token").write_text(TOKEN + "\n")
         self.all_keys = np.arange(0, ROWS, 5, dtype=np.int64)
-        self.log_from = 0  # what await_log has found ends there
 
     def redis(self, *arguments, **keywords) -> redis_servers.Servers:
         servers = redis_servers.Servers(*arguments, **keywords)
@@ -92,12 +90,15 @@ class RedisTestCase(support.ServerTestCase):
 
     def await_hits(self, server, keys, version=1, share: float = 1.0) -> np.ndarray:
         """Asks until that share of the keys is answered by level 2."""
-        end = time.monotonic() + WAIT_S
-        while True:
+        status = np.array([])
+
+        def are_hit() -> bool:
+            nonlocal status
             status = self.expect(server, keys, version)
-            if (status == HIT_L2).mean() >= share:
-                return status
-            self.assertLess(time.monotonic(), end, np.bincount(status))
+            return (status == HIT_L2).mean() >= share
+
+        await_true(are_hit, lambda: f"hits of level 2: {np.bincount(status)}")
+        return status
 
     def change(self, server, keys, rows=None) -> int:
         """Without rows a deletion. The HTTP status."""
@@ -127,27 +128,10 @@ class RedisTestCase(support.ServerTestCase):
         answer = server.get("/api/overview", {"Authorization": f"Bearer {TOKEN}"})[1]
         return next(level for level in json.loads(answer)["levels"] if level["name"] == "l2")
 
-    def await_true(self, holds) -> None:
-        """Pages are made at most four times a second: what has happened may not be there yet."""
-        end = time.monotonic() + WAIT_S
-        while not holds():
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.05)
-
     def await_up(self, server, up: bool) -> None:
-        self.await_true(lambda: self.level2(server)["up"] == up)
-        self.await_true(lambda: self.metric(server, 'hps_tier_up{tier="l2"}') == up)
-
-    def await_log(self, text: str) -> None:
-        """Behind what was waited for before."""
-        end = time.monotonic() + WAIT_S
-        while True:
-            log = (self.directory / "hps.log").read_text()
-            if (at := log.find(text, self.log_from)) >= 0:
-                self.log_from = at
-                return
-            self.assertLess(time.monotonic(), end, f"'{text}' is not in the log:\n{log}")
-            time.sleep(0.05)
+        """Pages are made at most four times a second: what has happened may not be there yet."""
+        await_true(lambda: self.level2(server)["up"] == up, f"level 2 with up = {up}")
+        await_true(lambda: self.metric(server, 'hps_tier_up{tier="l2"}') == up, f"metric {up}")
 
 
 class RedisTest(RedisTestCase):
@@ -160,13 +144,13 @@ class RedisTest(RedisTestCase):
         rows, status = self.ask(server, [ROWS + 7, 3])
         self.assertTrue((rows[0] == -1).all())
         self.assertEqual(status[0], 0, "absent")
-        self.await_true(lambda: self.level2(server)["insertions"] >= len(self.all_keys))
+        await_true(lambda: self.level2(server)["insertions"] >= len(self.all_keys), "insertions")
         level = self.level2(server)
         self.assertEqual((level["kind"], level["up"]), ("redis", True))
         self.assertEqual(level["nodes"], [{"address": redis.addresses[0], "bypassed": False,
                                            "failures": 0}])
         hits = f'hps_lookup_keys_total{{table="{MODEL}/user",status="hit_l2"}}'
-        self.await_true(lambda: self.metric(server, hits) >= len(self.all_keys))
+        await_true(lambda: self.metric(server, hits) >= len(self.all_keys), hits)
         self.assertEqual(self.metric(server, "hps_breaker_state"), 0)
         top = subprocess.run([str(HPS), "top", "--server", server.url(""), "--token-file",
                               self.directory / "token", "--count", "1"], capture_output=True,
@@ -202,12 +186,13 @@ class RedisTest(RedisTestCase):
     def test_a_server_that_is_killed_costs_only_hits(self) -> None:
         redis = self.redis()
         server = self.start(redis)
+        logged = 0
         for _ in range(2):
             self.await_hits(server, self.all_keys)
             redis.kill(0)
             for _ in range(20):
                 self.assertTrue((self.expect(server, self.all_keys) == HIT_L3).all())
-            self.await_log("lookups bypass it")
+            logged = self.await_log("lookups bypass it", logged)
             self.await_up(server, False)
             self.assertTrue(self.level2(server)["nodes"][0]["bypassed"])
             self.assertGreater(self.metric(server, 'hps_tier_errors_total{tier="l2"'), 0)
@@ -216,7 +201,7 @@ class RedisTest(RedisTestCase):
             self.assertTrue(server.is_ready())
             redis.start(0)
             self.await_hits(server, self.all_keys)
-            self.await_log("answers again")
+            logged = self.await_log("answers again", logged)
             self.await_up(server, True)
 
     def test_a_server_that_does_not_answer_is_bypassed(self) -> None:
@@ -283,8 +268,8 @@ class RedisTest(RedisTestCase):
         redis = self.redis(3, cluster=True)
         server = self.start(redis)
         self.await_hits(server, self.all_keys)
-        self.await_true(lambda: sorted(node["address"] for node in self.level2(server)["nodes"])
-                        == sorted(redis.addresses))
+        await_true(lambda: sorted(node["address"] for node in self.level2(server)["nodes"])
+                   == sorted(redis.addresses), "three nodes")
         self.assertTrue(all(redis.ask(index, "DBSIZE") != b":0\r\n" for index in range(3)))
         redis.kill(1)
         status = self.expect(server, self.all_keys)
@@ -312,7 +297,7 @@ class MemoryRedisTest(RedisTestCase):
         level = self.level2(server)
         self.assertEqual((level["kind"], level["up"]), ("memory+redis", True))
         self.assertEqual(level["nodes"][0]["address"], redis.addresses[0])
-        self.await_true(lambda: self.level2(server)["rows"] >= len(self.all_keys))
+        await_true(lambda: self.level2(server)["rows"] >= len(self.all_keys), "rows in memory")
         self.assertEqual(redis.ask(0, "FLUSHALL"), b"+OK\r\n")
         for _ in range(20):  # memory has them all
             self.assertTrue((self.expect(server, self.all_keys) == HIT_L2).all())
@@ -325,7 +310,7 @@ class MemoryRedisTest(RedisTestCase):
         server = self.start_both(redis)
         self.await_hits(server, self.all_keys)
         rows = f'hps_level_rows{{table="{MODEL}/user",level="l2"}}'
-        self.await_true(lambda: self.metric(server, rows) > 0)
+        await_true(lambda: self.metric(server, rows) > 0, "rows in memory")
         self.assertLess(self.metric(server, rows), len(self.all_keys), "memory has no room for all")
         redis.kill(0)
         status = self.expect(server, self.all_keys)
@@ -479,12 +464,12 @@ class ChangesTest(RedisTestCase):
         readers = [threading.Thread(target=keep, args=(read,)) for _ in range(2)]
         for reader in readers:
             reader.start()
-        chance = random.Random(18)
+        faults = [number % 6 for number in range(max(6, trials(60)))]
+        random.Random(18).shuffle(faults)
         try:
-            for version in range(2, 62):
+            for version, fault in enumerate(faults, start=2):
                 self.set_version(server, block, version)
                 acknowledged[0] = version
-                fault = chance.randrange(6)
                 if fault == 0:
                     redis.ask(0, "SAVE")
                 elif fault == 1:
@@ -501,7 +486,7 @@ class ChangesTest(RedisTestCase):
             for reader in readers:
                 reader.join()
         self.assertEqual(wrong, [])
-        self.await_hits(server, block, 61)
+        self.await_hits(server, block, 1 + len(faults))
 
 
 class SettingsTest(RedisTestCase):

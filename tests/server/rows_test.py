@@ -12,6 +12,7 @@ import numpy as np
 
 import support
 from support import MODEL, TABLES
+from waiting import WAIT_S, await_true
 
 TOKEN = "the-token-of-the-test"
 ADMIN = "the-token-of-the-administrator"
@@ -81,7 +82,7 @@ class RowsTest(support.ServerTestCase):
             server = self.serve_ready(security=self.security)
         done = subprocess.run([str(support.HPS), "inspect", "--json", "--store",
                                str(self.directory / "store")], capture_output=True, text=True,
-                              timeout=support.WAIT_S, check=True)
+                              timeout=WAIT_S, check=True)
         inspected = json.loads(done.stdout)
         user = [t for t in inspected["tables"] if t["name"] == f"{MODEL}/user"][0]
         self.assertEqual(user["positions"], [{"partition": 0, "offset": 3, "generation": 0}])
@@ -135,7 +136,7 @@ class RowsTest(support.ServerTestCase):
             self.assertEqual(
                 self.post(server, f"/v2/hps/tables/{MODEL}/user/rows", body)[0], 400, body)
         # The answer comes before the body, which may not get through any more.
-        connection = http.client.HTTPConnection(server.http, timeout=support.WAIT_S)
+        connection = http.client.HTTPConnection(server.http, timeout=WAIT_S)
         connection.putrequest("POST", f"/v2/hps/tables/{MODEL}/user/rows")
         for field, value in (("Authorization", f"Bearer {TOKEN}"), ("Content-Length", 17 << 20),
                              ("Inference-Header-Content-Length", 10)):
@@ -191,8 +192,7 @@ class RowsTest(support.ServerTestCase):
         writer.start()
         for _ in range(10):
             self.assertEqual(self.post(server, f"/v2/repository/models/{MODEL}/load", b"")[0], 200)
-        while len(written) < 57 and not errors:
-            pass
+        await_true(lambda: len(written) >= 57 or errors, "57 keys")
         ended.set()
         writer.join()
         self.assertEqual(errors, [])

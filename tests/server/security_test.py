@@ -1,5 +1,6 @@
 """TLS and the bearer token: who is let in, who is not, and that no secret shows anywhere."""
 
+import contextlib
 import http.client
 import importlib
 import json
@@ -7,11 +8,11 @@ import os
 import signal
 import ssl
 import subprocess
-import time
 import unittest
 
 import support
-from support import MODEL, WAIT_S
+from support import MODEL
+from waiting import WAIT_S, await_true
 
 TOKEN = "the-token-of-the-test"
 SECRET_PATHS = ["/metrics", "/api/overview", "/api/lookup?table=ctr/user&key=1", "/v2",
@@ -41,10 +42,12 @@ class TokenTest(support.ServerTestCase):
         for path in ("/v2/health/live", "/v2/health/ready", "/", "/assets/dashboard.js"):
             self.assertEqual(self.status(server, path), 200, path)
         counted = f"hps_auth_failures_total {6 * len(SECRET_PATHS)}\n"
-        deadline, metrics = time.monotonic() + WAIT_S, ""
-        while counted not in metrics:  # the page is made anew four times a second
-            self.assertLess(time.monotonic(), deadline, "no " + counted)
+
+        def page() -> str:
             metrics = server.get("/metrics", {"Authorization": f"Bearer {TOKEN}"})[1].decode()
+            return metrics if counted in metrics else ""
+
+        metrics = await_true(page, counted)  # the page is made anew four times a second
         self.assertEqual(server.stop(), 0)
         for text in (metrics, "\n".join(server.output), (self.directory / "hps.log").read_text()):
             self.assertNotIn(TOKEN, text)
@@ -62,17 +65,8 @@ class TokenTest(support.ServerTestCase):
         server = self.serve_ready(security=self.security)
         self.file.write_text("another-token\n")
         server.process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + WAIT_S
-        while self.status(server, "/v2", "another-token") != 200:
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.01)
+        await_true(lambda: self.status(server, "/v2", "another-token") == 200, "new token")
         self.assertEqual(self.status(server, "/v2", TOKEN), 401)
-
-    def await_log(self, text: str) -> None:
-        deadline = time.monotonic() + WAIT_S
-        while text not in (self.directory / "hps.log").read_text():
-            self.assertLess(time.monotonic(), deadline, f"not in the log: {text}")
-            time.sleep(0.01)
 
     def test_a_token_that_cannot_be_read_changes_nothing(self) -> None:
         server = self.serve_ready(security=self.security)
@@ -165,10 +159,7 @@ class TlsTest(support.ServerTestCase):
             connection.close()
 
     def await_tls(self, server, trusted, own: tuple | None = None) -> None:
-        deadline = time.monotonic() + WAIT_S
-        while self.ask(server, trusted, own) != 200:
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.02)
+        server.await_sign(lambda: self.ask(server, trusted, own) == 200, "readiness over TLS")
 
     def test_only_who_trusts_it_is_answered(self) -> None:
         server = self.serve(security=self.security)
@@ -231,14 +222,14 @@ class TlsTest(support.ServerTestCase):
         former.write_bytes(self.certificate.read_bytes())
         self.make_certificate("server")
         server.process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + WAIT_S
-        while True:
-            try:
+
+        def is_new() -> bool:
+            with contextlib.suppress(ssl.SSLCertVerificationError):
                 self.assertEqual(self.ask(server, self.certificate), 200)
-                break
-            except ssl.SSLCertVerificationError:
-                self.assertLess(time.monotonic(), deadline)
-                time.sleep(0.02)
+                return True
+            return False
+
+        await_true(is_new, "new certificate")
         with self.assertRaises(ssl.SSLCertVerificationError):
             self.ask(server, former)
 

@@ -6,8 +6,9 @@ import unittest
 
 import support
 from load import LoadTestCase
+from waiting import trials
 
-KILLS = 60  # over each protocol
+KILLS = trials(60)  # over each protocol
 
 needs_grpc = unittest.skipUnless(support.has_grpc(), "this build has no gRPC")
 

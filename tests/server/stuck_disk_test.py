@@ -8,7 +8,6 @@ import socket
 import struct
 import subprocess
 import threading
-import time
 import unittest
 
 import grpc
@@ -16,7 +15,8 @@ import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 import support
-from support import MODEL, WAIT_S
+from support import MODEL
+from waiting import WAIT_S, await_true
 
 STUCK_READS = support.HPS.parent.parent / "tests" / "libstuck_reads.so"
 HOUR_US = 3_600_000_000
@@ -55,11 +55,16 @@ class StuckDiskTest(support.ServerTestCase):
         status, answer = server.get(f"/v2/models/{MODEL}/infer", data=body([1, 2], timeout_us))
         return status, json.loads(answer)
 
+    def answered(self, server) -> tuple[int, dict] | None:
+        """504: a server that was paused has not begun in that time."""
+        answer = self.ask(server, LATE_US)
+        return answer if answer[0] != 504 else None
+
     def await_keys(self, server, keys: int) -> None:
-        deadline = time.monotonic() + WAIT_S
-        while (now := server.overview()["server"]["keys_in_flight"]) != keys:
-            self.assertLess(time.monotonic(), deadline, f"{now} keys in flight, not {keys}")
-            time.sleep(0.01)
+        def now() -> int:
+            return server.overview()["server"]["keys_in_flight"]
+
+        await_true(lambda: now() == keys, lambda: f"{keys} keys in flight, but {now()}")
 
     def send(self, server, timeout_us: int) -> socket.socket:
         host, port = server.http.split(":")
@@ -72,11 +77,7 @@ class StuckDiskTest(support.ServerTestCase):
     def test_deadlines_are_kept(self) -> None:
         server = self.serve_stuck()
         for _ in range(5):  # also when the workers all hang
-            deadline = time.monotonic() + WAIT_S
-            # 504: a server that was paused has not begun in that time.
-            while (asked := self.ask(server, LATE_US))[0] == 504:
-                self.assertLess(time.monotonic(), deadline)
-            status, answer = asked
+            status, answer = await_true(lambda: self.answered(server), "answer in time")
             self.assertEqual(status, 200, answer)
             self.assertEqual(answer["outputs"][1]["data"], [5, 5])
         self.unstick()
@@ -129,10 +130,7 @@ class StuckDiskTest(support.ServerTestCase):
         connection = self.send(server, HOUR_US)
         self.await_keys(server, 2)
         server.process.send_signal(signal.SIGTERM)
-        deadline = time.monotonic() + WAIT_S
-        while "draining" not in server.output:
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.01)
+        server.await_sign(lambda: "draining" in server.output, "drain")
         server.process.send_signal(signal.SIGTERM)
         self.assertEqual(server.process.wait(timeout=WAIT_S), 128 + signal.SIGTERM)
         server.reader.join(WAIT_S)
@@ -148,11 +146,7 @@ class StuckDiskTest(support.ServerTestCase):
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             env=os.environ | self.environment)
         self.addCleanup(process.kill)
-        deadline = time.monotonic() + WAIT_S
-        while not self.waits_for_the_disk(process.pid):
-            self.assertIsNone(process.poll())
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.01)
+        await_true(lambda: self.waits_for_the_disk(process.pid), "read", process=process)
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=WAIT_S)
         self.assertEqual(process.returncode, 0, output)

@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import unittest
 import urllib.error
 import urllib.request
@@ -24,15 +23,15 @@ import urllib.request
 import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests" / "common")]
 from held_port import Port  # noqa: E402
+from waiting import TEST_SEED, WAIT_S, await_true  # noqa: E402
 
 HPS = pathlib.Path(os.environ.get("HPS_COMMAND", ROOT / "build" / "cpu" / "bin" / "hps"))
 MODEL = "ctr"
 TABLES = {"user": 8, "item": 16}  # name -> dim, in declared order
 ROWS = 5000
 STAMP = 8192
-WAIT_S = 120  # for anything: a busy machine gets there too
 # Before a command: it is killed with the test that started it, so that no server is left behind.
 ENDS_WITH_US = ["setpriv", "--pdeathsig", "KILL"]
 # Nothing is late because a machine is busy: what ends by its time is tested with times of its own.
@@ -107,16 +106,12 @@ class RunningServer:
             self.output.append(line.rstrip("\n"))
 
     def address(self, name: str) -> str:
-        pattern = re.compile(rf"{name} +(?:https?://)?(127\.0\.0\.1:\d+)")
-        deadline = time.monotonic() + WAIT_S
-        while time.monotonic() < deadline:
-            for line in list(self.output):
-                if match := pattern.match(line):
-                    return match[1]
-            if self.process.poll() is not None:
-                break
-            time.sleep(0.01)
-        raise AssertionError(f"no {name} address from hps serve:\n" + "\n".join(self.output))
+        pattern = re.compile(rf"^{name} +(?:https?://)?(127\.0\.0\.1:\d+)", re.MULTILINE)
+        return self.await_sign(lambda: pattern.search("\n".join(self.output)), f"{name} address")[1]
+
+    def await_sign(self, holds, what: str):
+        return await_true(holds, lambda: f"{what} of hps serve:\n" + "\n".join(self.output),
+                          process=self.process)
 
     def url(self, path: str) -> str:
         return f"{self.scheme}://{self.http}{path}"
@@ -135,11 +130,7 @@ class RunningServer:
         return False
 
     def await_ready(self) -> None:
-        deadline = time.monotonic() + WAIT_S
-        while not self.is_ready():
-            if time.monotonic() > deadline or self.process.poll() is not None:
-                raise AssertionError("the server is not ready:\n" + "\n".join(self.output))
-            time.sleep(0.02)
+        self.await_sign(self.is_ready, "readiness")
 
     def overview(self) -> dict:
         return json.loads(self.get("/api/overview")[1])
@@ -178,7 +169,7 @@ class ServerTestCase(unittest.TestCase):
     def setUp(self) -> None:
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="hps_server_"))
         self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
-        self.random = np.random.default_rng(20261121)
+        self.random = np.random.default_rng(20261121 + TEST_SEED)
         self.import_version(1)
 
     def import_version(self, version: int) -> dict:
@@ -205,6 +196,14 @@ class ServerTestCase(unittest.TestCase):
         server = self.serve(*arguments, **keywords)
         server.await_ready()
         return server
+
+    def await_log(self, text: str, begin: int = 0) -> int:
+        """Until the log has the text behind its first `begin` characters; where the text ends."""
+        def log() -> str:
+            return (self.directory / "hps.log").read_text()
+
+        return await_true(lambda: (at := log().find(text, begin)) >= 0 and at + len(text),
+                          lambda: f"'{text}' in the log:\n{log()}")
 
     def keys(self, *shape) -> np.ndarray:
         return self.random.integers(0, ROWS, size=shape, dtype=np.int64)

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 import unittest
 
 import numpy as np
@@ -18,7 +17,8 @@ import numpy as np
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "server"))
 import support  # noqa: E402
-from support import HPS, MODEL, ROWS, TABLES, WAIT_S  # noqa: E402
+from support import HPS, MODEL, ROWS, TABLES  # noqa: E402
+from waiting import await_true  # noqa: E402
 
 L1_BYTES = 1 << 30
 WITH_FAULTS = HPS.parent.parent / "tests" / "hps_with_device_faults"
@@ -60,10 +60,7 @@ class TwoGpusTest(support.ServerTestCase):
     def let_device(self, device: int, fault: str) -> None:
         (self.faults / "new").write_text(str(device))
         (self.faults / "new").rename(self.faults / fault)
-        end = time.monotonic() + WAIT_S
-        while (self.faults / fault).exists():
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.005)
+        await_true(lambda: not (self.faults / fault).exists(), f"fault '{fault}'", pause_s=0.005)
 
     def assert_only_one_answers(self, server: support.RunningServer, device: int) -> None:
         before = self.keys_by_device(server)
@@ -121,6 +118,16 @@ class TwoGpusTest(support.ServerTestCase):
                     and 'outcome="hit"' in line)
                 for device in (0, 1)]
 
+    def await_hits(self, server: support.RunningServer, device: int) -> None:
+        """Until it answers again."""
+        before = self.keys_by_device(server)[device]
+
+        def answers() -> bool:
+            self.load(server, threads=8, requests=5)
+            return self.keys_by_device(server)[device] > before
+
+        await_true(answers, f"hits of device {device}")
+
     def test_requests_are_spread_over_both(self) -> None:
         server = self.start()
         self.load(server, threads=8, requests=100)
@@ -143,10 +150,8 @@ class TwoGpusTest(support.ServerTestCase):
         for device in (0, 1):
             self.assertLessEqual(again[device], loaded[device] + 16 * MIB)
         self.assertEqual(server.stop(), 0)
-        end = time.monotonic() + WAIT_S
-        while any(now > then + 16 * MIB for now, then in zip(used_bytes(), before)):
-            self.assertLess(time.monotonic(), end, (used_bytes(), before))
-            time.sleep(0.1)
+        await_true(lambda: all(now <= then + 16 * MIB for now, then in zip(used_bytes(), before)),
+                   lambda: f"memory given back: {used_bytes()} of {before}", pause_s=0.1)
 
     def test_a_new_version_is_served_by_both(self) -> None:
         server = self.start()
@@ -164,11 +169,7 @@ class TwoGpusTest(support.ServerTestCase):
                 self.let_device(device, "hang")
                 self.assert_only_one_answers(server, 1 - device)
                 (self.faults / "release").touch()
-                hits = self.keys_by_device(server)[device]
-                end = time.monotonic() + WAIT_S
-                while self.keys_by_device(server)[device] == hits:  # it answers again
-                    self.assertLess(time.monotonic(), end)
-                    self.load(server, threads=8, requests=5)
+                self.await_hits(server, device)
                 self.assertEqual(server.stop(), 0)
                 shutil.rmtree(self.faults)
 

@@ -6,13 +6,13 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "server"))
 import support  # noqa: E402
+from waiting import WAIT_S, await_true  # noqa: E402
 
 BACKEND = support.HPS.parent.parent / "triton" / "hps"
 VENV = ROOT / ".venv-bench"
@@ -50,11 +50,13 @@ class Triton:
         self.log = directory / "triton.log"
         for _ in range(STARTS_MAX):
             self.start(arguments, load)
-            if self.await_ready():
+            await_true(lambda: self.is_ready() or self.process.poll() is not None,
+                       lambda: "ready Triton:\n" + self.log.read_text())
+            if self.process.poll() is None:
                 return
             if "in use" not in self.log.read_text():
                 break
-        raise AssertionError("Triton is not ready:\n" + self.log.read_text())
+        raise AssertionError("Triton has ended:\n" + self.log.read_text())
 
     def start(self, arguments: tuple, load: tuple) -> None:
         ports = dict(zip(("http", "grpc", "metrics"), free_ports(3)))
@@ -72,18 +74,14 @@ class Triton:
     def get(self, path: str, address: str = "", **more) -> tuple[int, str]:
         request = urllib.request.Request(f"http://{address or self.http}{path}", **more)
         try:
-            with urllib.request.urlopen(request, timeout=support.WAIT_S) as answer:
+            with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
 
-    def await_ready(self) -> bool:
-        deadline = time.monotonic() + support.WAIT_S
-        while time.monotonic() < deadline and self.process.poll() is None:
-            with contextlib.suppress(OSError):
-                if self.get("/v2/health/ready")[0] == 200:
-                    return True
-            time.sleep(0.02)
+    def is_ready(self) -> bool:
+        with contextlib.suppress(OSError):
+            return self.get("/v2/health/ready")[0] == 200
         return False
 
     def post(self, path: str) -> tuple[int, str]:
@@ -94,12 +92,13 @@ class Triton:
 
     def unload(self, model: str) -> None:
         """Returns when the model has been unloaded: Triton answers before."""
-        said = self.log.read_text().count(f"successfully unloaded '{model}'")
+        def said() -> int:
+            return self.log.read_text().count(f"successfully unloaded '{model}'")
+
+        before = said()
         assert self.post(f"/v2/repository/models/{model}/unload")[0] == 200
-        deadline = time.monotonic() + support.WAIT_S
-        while self.log.read_text().count(f"successfully unloaded '{model}'") == said:
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.02)
+        await_true(lambda: said() > before, lambda: "unloading:\n" + self.log.read_text(),
+                   process=self.process)
 
     def add_model(self, name: str, config: pathlib.Path | str, more: str = "") -> None:
         (self.models / name / "1").mkdir(parents=True, exist_ok=True)
@@ -109,7 +108,7 @@ class Triton:
     def stop(self) -> int:
         self.process.terminate()
         try:
-            return self.process.wait(timeout=support.WAIT_S)
+            return self.process.wait(timeout=WAIT_S)
         finally:
             self.kill()
 

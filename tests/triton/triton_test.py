@@ -19,7 +19,8 @@ from triton_server import Triton
 
 import ctr_test  # of tests/server, which triton_server has made known
 import support
-from support import HPS, MODEL, TABLES, WAIT_S, stamped
+from support import HPS, MODEL, TABLES, stamped
+from waiting import WAIT_S, await_true
 
 SERVED = f'[[model]]\nname = "{MODEL}"\ntables = {json.dumps(list(TABLES))}\n'
 TYPES = {"int64": "INT64", "int32": "INT32", "float32": "FP32"}
@@ -185,9 +186,9 @@ output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
             infer(client, module, MODEL, {"user": self.keys(4)})
         with self.assertRaises(Exception):
             infer(client, module, MODEL, {"user": self.keys(4, 2, 2)[0, 0].astype(np.float32)})
+        # A request is counted after its answer was sent.
+        await_true(lambda: self.statistics()["inference_count"] >= 5, "5 counted requests")
         statistics = self.statistics()
-        while statistics["inference_count"] < 5 and time.monotonic() < begun + WAIT_S:
-            statistics = self.statistics()  # a request is counted after its answer was sent
         self.assertEqual(statistics["inference_count"], 5)
         figures = statistics["inference_stats"]
         self.assertEqual(figures["success"]["count"], 5)
@@ -276,8 +277,8 @@ ROWS_ABSENT = support.ROWS + 7
 
 
 class LifeTest(TritonTestCase):
-    def ask_until(self, ended: threading.Event, failed: list, answered: list) -> None:
-        random = np.random.default_rng(threading.get_ident())
+    def ask_until(self, number: int, ended: threading.Event, failed: list, answered: list) -> None:
+        random = np.random.default_rng(number)
         with http_client.InferenceServerClient(self.triton.http) as client:
             while not ended.is_set():
                 keys = random.integers(0, support.ROWS, 20)
@@ -302,8 +303,8 @@ class LifeTest(TritonTestCase):
         self.start()
         self.load()
         ended, failed, answered = threading.Event(), [], []
-        threads = [threading.Thread(target=self.ask_until, args=(ended, failed, answered))
-                   for _ in range(4)]
+        threads = [threading.Thread(target=self.ask_until, args=(number, ended, failed, answered))
+                   for number in range(4)]
         for thread in threads:
             thread.start()
         try:
@@ -312,9 +313,8 @@ class LifeTest(TritonTestCase):
                     self.assertTrue(self.import_version(version)["staged"])
                     self.touch_version()
                     self.assertEqual(self.triton.load(MODEL)[0], 200)
-                deadline = time.monotonic() + WAIT_S
-                while answered[-1:] != [version] and not failed and time.monotonic() < deadline:
-                    time.sleep(0.01)
+                await_true(lambda version=version: failed or answered[-1:] == [version],
+                           f"answer of version {version}")
         finally:
             ended.set()
             for thread in threads:

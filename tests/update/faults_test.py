@@ -5,9 +5,6 @@ Every published value is known: the value of a key only grows, from one publicat
 reader asks the server all the time, and no row that it sees is torn or older than one that it has
 seen of the same key. In the end the server answers with the last value of every key, and has read
 every message of the topic to its end; the topic has each message that was acknowledged once.
-
-The environment makes the counts larger (`make test-long`): HPS_UPDATE_KILLS, HPS_UPDATE_BOUNCES,
-HPS_UPDATE_MESSAGES.
 """
 
 import contextlib
@@ -28,7 +25,8 @@ import raw_producer
 import stream_case
 import support
 from stream_case import DIM, PARTITIONS, TABLE, TOPIC, redis_servers
-from support import HPS, MODEL, WAIT_S, is_built_with
+from support import HPS, MODEL, is_built_with
+from waiting import WAIT_S, await_true, trials
 
 TESTS = HPS.parent.parent / "tests"
 WITH_FAULTS = TESTS / "hps_with_faults"
@@ -36,14 +34,13 @@ FULL_DISK = TESTS / "libfull_disk.so"
 FAKE_TIME = pathlib.Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
 HOUR_S = 3600
 
-KILLS = int(os.environ.get("HPS_UPDATE_KILLS", "10"))
-BOUNCES = int(os.environ.get("HPS_UPDATE_BOUNCES", "4"))
-MESSAGES = int(os.environ.get("HPS_UPDATE_MESSAGES", "200000"))
-MESSAGES_PER_S_MIN = 5000  # what waits allow for
-
 # In the order in which a change passes them.
 STEPS = ["update.change.before_l3", "l3.write.before_commit", "l3.write.after_commit",
          "update.change.before_l2", "update.change.before_publish"]
+KILLS = max(len(STEPS) + 1, trials(80))  # at each step, and at any moment
+BOUNCES = trials(40)
+MESSAGES = trials(200_000)
+MESSAGES_PER_S_MIN = 5000  # what waits allow for
 KEYS = 2000  # that change
 CHANGED = 500  # of them, by one publication
 
@@ -145,16 +142,10 @@ class FaultsTest(stream_case.StreamTestCase):
         if self.failure:
             raise self.failure
 
-    def await_true(self, what: str, condition) -> None:
-        end = time.monotonic() + WAIT_S
-        while not condition():
-            self.assertLess(time.monotonic(), end, what)
-            time.sleep(0.05)
-
     def await_answers(self, count: int = 20) -> None:
         """Of the reader, from now on."""
         wanted = self.reader.answers + count
-        self.await_true("the server answers", lambda: self.reader.answers >= wanted)
+        await_true(lambda: self.reader.answers >= wanted, "answers of the server")
 
     def verify(self, server: support.RunningServer, always_up: bool = True, parked: int = 0,
                beacons: int = 0) -> None:
@@ -208,15 +199,15 @@ class FaultsTest(stream_case.StreamTestCase):
         with self.publishing_all_the_time():
             proxy.mode = "delay"
             seen = self.reader.newest.max()
-            self.await_true("changes come late", lambda: self.reader.newest.max() > seen + 2)
+            await_true(lambda: self.reader.newest.max() > seen + 2, "changes that come late")
             proxy.mode = "cut"
-            self.await_true("connections are cut", lambda: proxy.cuts >= 3)
+            await_true(lambda: proxy.cuts >= 3, "connections that are cut")
             proxy.mode = "hold"
-            self.await_true("the server says that no broker answers",
-                            lambda: self.metric(server, "hps_update_up") == 0)
+            await_true(lambda: self.metric(server, "hps_update_up") == 0,
+                       "sign that no broker answers")
             proxy.mode = "pass"
-            self.await_true("brokers answer again",
-                            lambda: self.metric(server, "hps_update_up") == 1)
+            await_true(lambda: self.metric(server, "hps_update_up") == 1,
+                       "sign that brokers answer again")
         self.verify(server)
 
     def test_a_full_disk_pauses_the_stream(self) -> None:
@@ -231,16 +222,16 @@ class FaultsTest(stream_case.StreamTestCase):
         for fault in (low, full, low):
             fault.touch()
             self.publish_next()
-            self.await_true("the stream is paused", lambda: self.metric(server, paused) == 1)
+            await_true(lambda: self.metric(server, paused) == 1, "pause of the stream")
             self.assertEqual(server.overview()["stream"]["paused"],
                              {f"{MODEL}/{TABLE}": "disk_full"})
             self.publish_next()
             self.await_answers()
-            self.await_true("the lag grows while it is paused",
-                            lambda: server.overview()["stream"]["lag_records"] >= 2)
+            await_true(lambda: server.overview()["stream"]["lag_records"] >= 2,
+                       "lag that grows while it is paused")
             fault.unlink()
             self.await_all(server)
-            self.await_true("the stream goes on", lambda: self.metric(server, paused) == 0)
+            await_true(lambda: self.metric(server, paused) == 0, "end of the pause")
         log = (self.directory / "hps.log").read_text()
         self.assertIn("paused, will be tried again", log)
         self.assertIn("goes on", log)
@@ -253,7 +244,8 @@ class FaultsTest(stream_case.StreamTestCase):
                  str(self.directory / "hps.toml")], stdout=output, stderr=output,
                 env=os.environ | {"HPS_FAULT_ARM": fault})
         try:
-            return process.wait(WAIT_S)
+            await_true(lambda: process.poll() is not None, f"end at {fault}")
+            return process.returncode
         finally:
             process.kill()
             process.wait()
@@ -263,7 +255,7 @@ class FaultsTest(stream_case.StreamTestCase):
         self.brokers.create_topic(TOPIC, PARTITIONS)
         server = self.begin()
         with self.publishing_all_the_time():
-            self.await_true("the first change", lambda: self.reader.newest.max() > 0)
+            await_true(lambda: self.reader.newest.max() > 0, "first change")
             for kill in range(KILLS):
                 if kill % (len(STEPS) + 1) == len(STEPS):
                     time.sleep(self.random.uniform(0, 0.5))
@@ -314,8 +306,8 @@ class FaultsTest(stream_case.StreamTestCase):
             for fail, mend in ((redis.kill, redis.start), (redis.pause, redis.resume)) * 2:
                 fail(0)
                 seen = self.reader.newest.max()
-                self.await_true("changes are shown without level 2",
-                                lambda seen=seen: self.reader.newest.max() > seen + 2)
+                await_true(lambda seen=seen: self.reader.newest.max() > seen + 2,
+                           "changes that are shown without level 2")
                 self.await_answers()
                 mend(0)
                 self.await_answers()
@@ -385,8 +377,8 @@ class FaultsTest(stream_case.StreamTestCase):
         self.publish_next()
         self.await_all(server)
         total = len(hostile) + 500
-        self.await_true("all are parked",
-                        lambda: self.metric(server, "hps_update_parked_total") == total)
+        await_true(lambda: self.metric(server, "hps_update_parked_total") == total,
+                   "parked messages")
         for reason, count in reasons.items():
             metric = self.metric(server, f'hps_update_parked_total{{reason="{reason}"}}')
             self.assertGreaterEqual(metric, count, reason)
@@ -407,7 +399,7 @@ class FaultsTest(stream_case.StreamTestCase):
         grows with the rows until then."""
         self.start_brokers()
         self.brokers.create_topic(TOPIC, PARTITIONS)
-        server = self.begin(store='write_buffer_bytes = "8MiB"')
+        server = self.begin(store='write_buffer_bytes = "1MiB"')
         keys = np.arange(100, dtype=np.int64)
         values = np.array([2.0, 8.0, 32.0], np.float32)[keys % 3]
         messages = [b"HCTR" + (4 * DIM).to_bytes(4, "little") + int(key).to_bytes(8, "little")
@@ -420,7 +412,7 @@ class FaultsTest(stream_case.StreamTestCase):
         early = server.memory()
         self.generate(MESSAGES - MESSAGES // 5, payloads)
         self.await_records(server, MESSAGES)
-        self.assertLess(server.memory() - early, 64 << 20)
+        self.assertLess(server.memory() - early, 16 << 20)
         np.testing.assert_array_equal(self.lookup(server, keys)[:, 0], values)
         self.reader.stop()
         self.assertEqual(self.reader.wrong + [self.reader.failures], [0])
@@ -441,10 +433,8 @@ class FaultsTest(stream_case.StreamTestCase):
             positions = sum(partition["position"] for partition in stream["partitions"])
             return positions == count and stream["lag_records"] == 0
 
-        end = time.monotonic() + max(WAIT_S, count / MESSAGES_PER_S_MIN)
-        while not all_are_applied():
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.2)
+        await_true(all_are_applied, f"{count} applied messages",
+                   max(WAIT_S, count / MESSAGES_PER_S_MIN), 0.2)
 
 
 if __name__ == "__main__":

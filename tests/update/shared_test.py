@@ -2,11 +2,11 @@
 one Redis, one Kafka broker. No reader of a node sees a row go back, however far the other node is.
 """
 
+import contextlib
 import json
 import re
 import subprocess
 import threading
-import time
 import unittest
 
 import numpy as np
@@ -15,7 +15,8 @@ import raw_producer
 import stream_case
 import support
 from stream_case import PARTITIONS, TABLE, TOPIC, redis_servers
-from support import HPS, MODEL, ROWS, WAIT_S, is_built_with
+from support import HPS, MODEL, ROWS, is_built_with
+from waiting import WAIT_S, MissedWait, await_true
 
 KEYS = np.arange(0, 600, dtype=np.int64)
 OTHER = "item"
@@ -60,26 +61,13 @@ class SharedTest(stream_case.StreamTestCase):
             directory, level2=level2, sections=redis + self.update_section(more))
         self.addCleanup(server.kill)
         server.await_ready()
-        self.await_that(lambda: len(server.overview()["stream"]["partitions"]) >= partitions)
+        await_true(lambda: len(server.overview()["stream"]["partitions"]) >= partitions,
+                   "partitions")
         return server
 
-    def await_that(self, holds, what: str = "") -> None:
-        end = time.monotonic() + WAIT_S
-        while not holds():
-            self.assertLess(time.monotonic(), end, what)
-            time.sleep(0.05)
-
     def await_metric(self, server: support.RunningServer, name: str, value: float) -> None:
-        self.await_that(lambda: self.metric(server, name) == value, f"{name} is not {value}")
-
-    def statuses(self, server: support.RunningServer, keys: np.ndarray) -> list[int]:
-        body = json.dumps({
-            "inputs": [{"name": TABLE, "datatype": "INT64", "shape": [len(keys)],
-                        "data": keys.tolist()}],
-            "outputs": [{"name": f"{TABLE}.status"}, {"name": TABLE}]}).encode()
-        answer = server.get(f"/v2/models/{MODEL}/infer", self.headers, data=body, method="POST")
-        self.assertEqual(answer[0], 200, answer[1][:300])
-        return json.loads(answer[1])["outputs"][0]["data"]
+        await_true(lambda: self.metric(server, name) == value,
+                   lambda: f"{name} of {value}, only {self.metric(server, name)}")
 
     def test_what_one_node_has_asked_for_is_warm_for_the_next(self) -> None:
         self.start_brokers()
@@ -207,16 +195,16 @@ class SharedTest(stream_case.StreamTestCase):
             self.publish(KEYS, max(self.published.values(), default=0) + 1)
             self.await_all(server)
             self.await_hits(server, KEYS)
-        self.await_that(lambda: sum(self.metric(server, "hps_shared_partitions")
-                                    for server in nodes) == PARTITIONS)
+        await_true(lambda: sum(self.metric(server, "hps_shared_partitions")
+                               for server in nodes) == PARTITIONS, "writers of all partitions")
         end = self.watch(*nodes)
         self.redis.kill(1)
         for _ in range(3):
             self.publish(KEYS, max(self.published.values()) + 1)
             for server in nodes:
                 self.await_all(server)
-        self.await_that(lambda: sum(self.metric(server, "hps_redis_changes_given_up_total")
-                                    for server in nodes) > 0)
+        await_true(lambda: sum(self.metric(server, "hps_redis_changes_given_up_total")
+                               for server in nodes) > 0, "change that was given up")
         for server in nodes:
             self.await_metric(server, "hps_shared_lag_records", 0)
         self.redis.start(1)
@@ -313,7 +301,7 @@ class SharedTest(stream_case.StreamTestCase):
             self.await_all(server)
         # The slow node reads nothing more for len(keys) seconds.
         send((right + 1) % PARTITIONS, np.array([7]), 9.0)
-        self.await_that(lambda: (self.lookup(ahead, np.array([7])) == 9).all())
+        await_true(lambda: (self.lookup(ahead, np.array([7])) == 9).all(), "new row")
         self.await_hits(behind, keys)
         ahead.kill()
         ahead = self.start_node("ahead")
@@ -347,9 +335,12 @@ class SharedTest(stream_case.StreamTestCase):
         server = self.start_node("one", GROUP)
         self.await_metric(server, "hps_shared_partitions", PARTITIONS)
         self.publish(KEYS, 1.0)  # the lag of a partition is known when a record of it was read
-        end, page = time.monotonic() + WAIT_S, ""
-        while "hps_shared_lag_records" not in page and time.monotonic() < end:
+
+        def page_with_lag() -> str:
             page = server.get("/metrics")[1].decode()
+            return page if "hps_shared_lag_records" in page else ""
+
+        page = await_true(page_with_lag, "lag")
         documented = (stream_case.ROOT / "docs" / "metrics.md").read_text()
         panels = json.loads((stream_case.ROOT / "deploy" / "grafana" / "hps.json").read_text())
         names = re.compile(r"\bhps_(?:shared|redis)_\w+")
@@ -367,18 +358,17 @@ class SharedTest(stream_case.StreamTestCase):
     def await_writes(self, server: support.RunningServer) -> None:
         """Until the node writes the changes of every partition: it replaces all rows that are held.
         Nobody may ask for rows meanwhile: what a lookup promotes needs no replacement."""
-        end = time.monotonic() + WAIT_S
-        while True:
+        def replaces_all() -> bool:
             self.await_hits(server, KEYS)
             before = self.metric(server, "hps_level_updates_total")
             self.publish(KEYS, max(self.published.values()) + 1)
-            until = time.monotonic() + 5
-            while time.monotonic() < until:
-                if self.metric(server, "hps_level_updates_total") - before >= len(KEYS):
-                    return
-                time.sleep(0.1)
-            self.assertLess(time.monotonic(), end, "no node took the partitions over")
+            with contextlib.suppress(MissedWait):
+                return await_true(lambda: self.metric(server, "hps_level_updates_total") - before
+                                  >= len(KEYS), wait_s=5, pause_s=0.1)
             self.await_all(server)
+            return False
+
+        await_true(replaces_all, "node that takes the partitions over")
 
     def test_what_an_import_id_demands(self) -> None:
         def refused(code: str, text: str, *options) -> None:

@@ -6,11 +6,9 @@ answer exactly that, whatever happens on the way.
 """
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
-import time
 import unittest
 
 import numpy as np
@@ -22,7 +20,8 @@ sys.path.insert(0, str(ROOT / "tools" / "redis"))
 import brokers as kafka  # noqa: E402
 import servers as redis_servers  # noqa: E402
 import support  # noqa: E402
-from support import HPS, MODEL, ROWS, TABLES, WAIT_S, is_built_with  # noqa: E402
+from support import HPS, MODEL, TABLES, is_built_with  # noqa: E402
+from waiting import WAIT_S, await_true  # noqa: E402
 
 TABLE = "user"
 DIM = TABLES[TABLE]
@@ -95,24 +94,21 @@ class StreamTestCase(support.ServerTestCase):
         return int((rows[:, 0] != expected).sum())
 
     def await_all(self, server: support.RunningServer) -> None:
-        end = time.monotonic() + WAIT_S
-        while wrong := self.wrong_rows(server):
-            self.assertLess(time.monotonic(), end, f"{wrong} rows are wrong")
-            time.sleep(0.05)
+        await_true(lambda: not self.wrong_rows(server),
+                   lambda: f"right rows for {self.wrong_rows(server)} of the keys")
 
     def await_hits(self, server: support.RunningServer, keys: np.ndarray) -> None:
         """Asks until level 2 answers all of them."""
+        await_true(lambda: set(self.statuses(server, keys)) == {2}, "hits of level 2")
+
+    def statuses(self, server: support.RunningServer, keys: np.ndarray) -> list[int]:
         body = json.dumps({
             "inputs": [{"name": TABLE, "datatype": "INT64", "shape": [len(keys)],
                         "data": keys.tolist()}],
             "outputs": [{"name": f"{TABLE}.status"}, {"name": TABLE}]}).encode()
-        end = time.monotonic() + WAIT_S
-        statuses: set[int] = set()
-        while statuses != {2}:
-            self.assertLess(time.monotonic(), end, statuses)
-            answer = json.loads(server.get(f"/v2/models/{MODEL}/infer", self.headers, data=body,
-                                           method="POST")[1])
-            statuses = set(answer["outputs"][0]["data"])
+        answer = server.get(f"/v2/models/{MODEL}/infer", self.headers, data=body, method="POST")
+        self.assertEqual(answer[0], 200, answer[1][:300])
+        return json.loads(answer[1])["outputs"][0]["data"]
 
     def metric(self, server: support.RunningServer, name: str) -> float:
         text = server.get("/metrics", self.headers)[1].decode()

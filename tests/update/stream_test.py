@@ -11,7 +11,8 @@ import numpy as np
 import stream_case
 import support
 from stream_case import DIM, PARTITIONS, TABLE, TOPIC, redis_servers
-from support import HPS, MODEL, ROWS, WAIT_S, is_built_with
+from support import HPS, MODEL, ROWS, is_built_with
+from waiting import WAIT_S, await_true
 
 
 class StreamTest(stream_case.StreamTestCase):
@@ -32,9 +33,12 @@ class StreamTest(stream_case.StreamTestCase):
         self.await_all(server)
         self.assertEqual(self.metric(server, "hps_update_parked_total"), 0)
         self.assertGreaterEqual(self.metric(server, "hps_update_rows_total"), 2 * len(keys) // 3)
-        end = time.monotonic() + WAIT_S
-        while (stream := server.overview()["stream"])["lag_records"] or not stream["partitions"]:
-            self.assertLess(time.monotonic(), end, stream)
+
+        def without_lag() -> dict | None:
+            stream = server.overview()["stream"]
+            return stream if stream["partitions"] and not stream["lag_records"] else None
+
+        stream = await_true(without_lag, "end of the lag")
         self.assertEqual(len(stream["partitions"]), PARTITIONS)
         self.assertGreater(sum(stream["freshness"]["l3"]["counts"]), 0)
         self.assertEqual(stream["missing_topics"], [f"{MODEL}/item"])
@@ -44,10 +48,8 @@ class StreamTest(stream_case.StreamTestCase):
         self.published = before
         self.publish(keys[10:20], 3.0)
         self.await_all(server)
-        end = time.monotonic() + WAIT_S  # it may lie in a partition of its own, read later
-        while not self.metric(server, "hps_update_parked_total"):
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.05)
+        # It may lie in a partition of its own, read later.
+        await_true(lambda: self.metric(server, "hps_update_parked_total"), "parked message")
         self.assertEqual(self.metric(server, 'hps_update_parked_total{reason="wrong_shape"}'),
                          self.metric(server, "hps_update_parked_total"))
 
@@ -102,10 +104,7 @@ class StreamTest(stream_case.StreamTestCase):
         self.publish(self.keys(1000), 1.0)
         self.await_all(server)
         self.brokers.kill(0)
-        end = time.monotonic() + WAIT_S
-        while self.metric(server, "hps_update_up"):
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.1)
+        await_true(lambda: not self.metric(server, "hps_update_up"), "sign that no broker answers")
         self.assertEqual(self.wrong_rows(server), 0)
         server.kill()
         server = self.start('ready_timeout = "1s"')
@@ -206,11 +205,12 @@ class StreamTest(stream_case.StreamTestCase):
 
     def await_position(self, server: support.RunningServer, position: int) -> None:
         """Until the server has stored all records before this one of partition 0."""
-        end = time.monotonic() + WAIT_S
-        while [partition["position"] for partition in server.overview()["stream"]["partitions"]
-               if partition["table"] == f"{MODEL}/{TABLE}"] != [position]:
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.05)
+        def positions() -> list[int]:
+            return [partition["position"] for partition in server.overview()["stream"]["partitions"]
+                    if partition["table"] == f"{MODEL}/{TABLE}"]
+
+        await_true(lambda: positions() == [position],
+                   lambda: f"position {position}, only {positions()}")
 
 
 if __name__ == "__main__":

@@ -19,17 +19,16 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests" / "common")]
 from held_port import Port  # noqa: E402
 from obey import end_all, obey  # noqa: E402
+from waiting import WAIT_S, await_true  # noqa: E402
 
 LIBRARIES = pathlib.Path(os.environ.get("HPS_KAFKA_JARS", ROOT / ".kafka" / "lib"))
 LOGGING = pathlib.Path(__file__).resolve().parent / "log4j.properties"
 READY = "Kafka Server started"
-WAIT_S = 120
 SIGTERM_STATUS = 143  # of Java: 128 + SIGTERM
 # Before a command: it is killed with the process that started it.
 ENDS_WITH_US = ["setpriv", "--pdeathsig", "KILL"]
@@ -152,13 +151,11 @@ class Brokers:
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
 
     def _wait_until_ready(self, index: int) -> None:
-        end = time.monotonic() + WAIT_S
-        while READY not in self._log(index).read_text(errors="replace"):
-            status = self._processes[index].poll()
-            if status is not None or time.monotonic() > end:
-                raise RuntimeError(f"broker {index} is not ready (exit status {status}):\n"
-                                   + self._log(index).read_text(errors="replace")[-4000:])
-            time.sleep(0.05)
+        def log() -> str:
+            return self._log(index).read_text(errors="replace")
+
+        await_true(lambda: READY in log(), lambda: f"ready broker {index}:\n{log()[-4000:]}",
+                   pause_s=0.05, process=self._processes[index])
 
     def start(self, index: int) -> None:
         """Starts a broker that was stopped; returns when it serves."""
@@ -192,15 +189,19 @@ class Brokers:
     def elect_preferred_leaders(self) -> None:
         """Moves leaders back to the brokers that had them at first. One that has just started
         can't lead yet what it has not caught up with: then it is asked for again."""
-        end = time.monotonic() + WAIT_S
-        while True:
+        told = ""
+
+        def elect() -> bool:
+            nonlocal told
             try:
                 run_tool("org.apache.kafka.tools.LeaderElectionCommand", "--bootstrap-server",
                          self.bootstrap, "--election-type", "preferred", "--all-topic-partitions")
-                return
-            except RuntimeError:
-                if time.monotonic() > end:
-                    raise
+            except RuntimeError as error:
+                told = str(error)
+                return False
+            return True
+
+        await_true(elect, lambda: f"election of the preferred leaders: {told}")
 
     def end_offsets(self, topic: str) -> dict[int, int]:
         """By partition: the number of records ever written."""

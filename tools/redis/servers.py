@@ -24,13 +24,13 @@ import ssl
 import subprocess
 import sys
 import tempfile
-import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests" / "common")]
 from held_port import Port  # noqa: E402
 from obey import end_all, obey  # noqa: E402
+from waiting import WAIT_S, await_true  # noqa: E402
 
-WAIT_S = 120
 # Before a command: it is killed with the process that started it.
 ENDS_WITH_US = ["setpriv", "--pdeathsig", "KILL"]
 # Debian's package redis-tools has the server's program under this name, without the daemon of the
@@ -132,17 +132,14 @@ class Servers:
             self._processes[index] = subprocess.Popen(
                 [*ENDS_WITH_US, str(self.directory / "redis-server"), *arguments],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
-        end = time.monotonic() + WAIT_S
-        while True:
-            with contextlib.suppress(OSError):
-                answer = self.ask(index, "PING")
-                if answer.startswith(b"+PONG") or answer.startswith(b"-NOAUTH"):
-                    return
-            status = self._processes[index].poll()
-            if status is not None or time.monotonic() > end:
-                raise RuntimeError(f"server {index} does not answer (exit status {status}):\n"
-                                   + (self.directory / f"server{index}.log").read_text()[-2000:])
-            time.sleep(0.02)
+        await_true(lambda: self._answers(index), lambda: f"answer of server {index}:\n"
+                   + (self.directory / f"server{index}.log").read_text()[-2000:],
+                   process=self._processes[index])
+
+    def _answers(self, index: int) -> bool:
+        with contextlib.suppress(OSError):
+            return self.ask(index, "PING").startswith((b"+PONG", b"-NOAUTH"))
+        return False
 
     def ask(self, index: int, *command: str) -> bytes:
         """Sends one command; returns the beginning of the reply as it came."""
@@ -221,14 +218,12 @@ class Servers:
         return self.ask(index, "CLUSTER", "NODES").count(b"slave")
 
     def _wait(self, holds) -> None:
-        end = time.monotonic() + WAIT_S
-        while not holds():
-            if time.monotonic() > end:
-                nodes = b"; ".join(self.ask(index, "CLUSTER", "NODES")
+        def nodes() -> str:
+            all_nodes = b"; ".join(self.ask(index, "CLUSTER", "NODES")
                                    for index in range(len(self.addresses)))
-                raise RuntimeError("the servers do not become a cluster: "
-                                   + " ".join(nodes.decode(errors="replace").split()))
-            time.sleep(0.05)
+            return "cluster: " + " ".join(all_nodes.decode(errors="replace").split())
+
+        await_true(holds, nodes, pause_s=0.05)
 
     def kill(self, index: int) -> None:
         self._processes[index].kill()
