@@ -60,6 +60,7 @@ build_packages=(
   libgmock-dev=1.12.1-*
 )
 # The package redis-server would start a daemon; its program is in redis-tools, too.
+# Prometheus comes with promtool; install_packages keeps its daemon from starting.
 # Chromium's version is that of Debian's security updates; it shows the dashboard to a test.
 test_packages=(
   openssl=3.0.*
@@ -68,6 +69,7 @@ test_packages=(
   fonts-dejavu-core=2.37-*
   libb64-0d=1.2-*
   libfaketime=0.9.10-*
+  prometheus=2.42.*
   redis-tools=5:7.0.15-*
 )
 # For the package of Python: its extension is compiled.
@@ -135,8 +137,14 @@ install_packages() {
   fi
   say "installing $# packages from Debian: $*"
   "${as_root[@]}" apt-get update -qq
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
-    "$@"
+  # Tests need the programs of this package and no daemon: systemd starts no masked unit, and scripts
+  # of init nothing in runlevel 1.
+  if [[ " $* " == *" prometheus="* ]]; then
+    "${as_root[@]}" install -d /etc/systemd/system
+    "${as_root[@]}" ln -sfn /dev/null /etc/systemd/system/prometheus.service
+  fi
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+    apt-get install -y -q --no-install-recommends "$@"
 }
 
 install_venv() {

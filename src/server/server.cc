@@ -15,6 +15,7 @@
 #include "hps/store.h"
 #include "server/core/server_core.h"
 #include "server/listen_policy.h"
+#include "server/pages/history.h"
 #include "server/pages/pages.h"
 
 namespace hps {
@@ -42,7 +43,7 @@ double SecondsSince(TimePoint begin) {
 }
 
 // The members end in the opposite order of their making: the threads that load, the protocols (no
-// call is left then), the pages, the core, the store.
+// call is left then), the pages and their history, the core, the store.
 class RunningServer final : public Server {
  public:
   RunningServer(const Config& config, std::function<void(const LoadReport&)> on_loaded)
@@ -104,6 +105,7 @@ class RunningServer final : public Server {
   ServerAddresses addresses_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<ServerCore> core_;
+  std::unique_ptr<server::History> history_;
   std::unique_ptr<server::PageSource> pages_;
   std::vector<std::unique_ptr<ProtocolServer>> protocols_;
   std::unique_ptr<ProtocolServer> metrics_;  // tells of the others' drain, so drains after them
@@ -123,10 +125,12 @@ absl::Status RunningServer::Open() {
   open_seconds_ = SecondsSince(started_at_);
   HPS_ASSIGN_OR_RETURN(core_,
                        ServerCore::Create(config_, store_->models(), {.started_at = started_at_}));
+  HPS_ASSIGN_OR_RETURN(history_, server::History::Start(*core_, *store_));
   pages_ = server::MakePages({.config = &config_,
                               .store = store_.get(),
                               .statistics = core_.get(),
-                              .repository = &core_->repository()});
+                              .repository = &core_->repository(),
+                              .history = history_.get()});
   HPS_RETURN_IF_ERROR(StartProtocols());
   for (const std::string& warning :
        server::ListenWarnings(config_.server, HasToken(config_.server))) {
@@ -254,6 +258,7 @@ void RunningServer::EndParts() {
   metrics_.reset();
   protocols_.clear();
   pages_.reset();
+  history_.reset();
   core_.reset();
   store_.reset();
 }

@@ -1,7 +1,9 @@
 """The examples of deploy/ with a Redis: they are whole, and real servers run with what they say."""
 
+import os
 import re
 import shutil
+import signal
 import subprocess
 import tomllib
 
@@ -11,6 +13,7 @@ import yaml
 import support
 from deploy_support import DEPLOY, DeployChecks
 from redis_test import RedisTestCase
+from support import WAIT_S
 
 
 def comment_of(text: str) -> str:
@@ -70,6 +73,12 @@ class DeployRedisTest(RedisTestCase, DeployChecks):
         commands = re.findall(r"^ +((?:openssl|printf|chmod) .*)$", comment_of(text),
                               flags=re.MULTILINE)
         self.assertEqual(len(commands), 3)
+        # The files are for the users of the containers alone.
+        self.assertIn("chmod 400 redis.password redis.acl", commands)
+        dockerfile = (DEPLOY / "docker" / "Dockerfile").read_text()
+        owner = re.search(r"^USER (\d+)$", dockerfile, flags=re.MULTILINE)[1]
+        self.assertIn(f"chown {owner} redis.password", comment_of(text))
+        self.assertRegex(comment_of(text), r"chown 999 redis\.acl")
         subprocess.run(["sh", "-ec", "\n".join(commands)], cwd=made, timeout=60, check=True)
         files = {name: made / secret["file"] for name, secret in compose["secrets"].items()}
         settings = self.settings_of(compose["services"]["redis"]["command"],
@@ -82,6 +91,7 @@ class DeployRedisTest(RedisTestCase, DeployChecks):
         pod = made["Deployment"]["spec"]["template"]["spec"]
         container = pod["containers"][0]
         self.check_mounts(pod)
+        self.check_pod(pod)
         labels = made["Deployment"]["spec"]["template"]["metadata"]["labels"]
         for selector in (made["Service"]["spec"]["selector"],
                          made["Deployment"]["spec"]["selector"]["matchLabels"],
@@ -116,6 +126,26 @@ class DeployRedisTest(RedisTestCase, DeployChecks):
         settings = self.settings_of(container["command"] + container["args"],
                                     "/run/secrets/redis/acl", files["acl"])
         self.run_with(config, settings, made["Service"]["metadata"]["name"], files["password"])
+        self.check_liveness(container["livenessProbe"], settings)
+
+    def check_liveness(self, probe: dict, settings: dict[str, str]) -> None:
+        """Passes before a Redis that answers, and not before one that only takes connections."""
+        redis = self.redis(settings=settings)
+        host, port = redis.addresses[0].rsplit(":", 1)
+        program, option, command = probe["exec"]["command"]
+        command = command.replace("-p 6379", f"-h {host} -p {port}")
+
+        def passes(timeout_s: float) -> bool:
+            with subprocess.Popen([program, option, command], start_new_session=True) as process:
+                try:
+                    return process.wait(timeout_s) == 0
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    return False
+
+        self.assertTrue(passes(WAIT_S))
+        redis.pause(0)
+        self.assertFalse(passes(probe["timeoutSeconds"]))
 
 
 if __name__ == "__main__":

@@ -26,3 +26,18 @@ class DeployChecks(unittest.TestCase):
         for container in pod["containers"] + pod.get("initContainers", []):
             mounts = {mount["name"] for mount in container["volumeMounts"]}
             self.assertLessEqual(mounts, volumes)
+
+    def check_pod(self, pod: dict) -> None:
+        """Nothing in it may take a whole node, and its secrets are for its group alone."""
+        for container in pod["containers"] + pod.get("initContainers", []):
+            self.assertIn("memory", container["resources"]["limits"], container["name"])
+            self.assertEqual(set(container["resources"]["requests"]), {"cpu", "memory"})
+            probes = [container.get(kind) for kind in ("readinessProbe", "livenessProbe")]
+            what = [{kind: probe[kind] for kind in probe if kind in ("exec", "httpGet", "tcpSocket")}
+                    for probe in probes if probe]
+            if what:
+                self.assertNotEqual(what[0], what[1], "both probes see the same")
+        for volume in pod["volumes"]:
+            if "secret" in volume:
+                self.assertEqual(volume["secret"]["defaultMode"], 0o440, volume["name"])
+        self.assertEqual(pod["securityContext"]["fsGroup"], pod["securityContext"]["runAsGroup"])

@@ -133,15 +133,6 @@ class TokenTest(support.ServerTestCase):
 
 class TlsTest(support.ServerTestCase):
 
-    def make_certificate(self, name: str, of: str = "IP:127.0.0.1,DNS:localhost") -> tuple:
-        certificate, key = self.directory / f"{name}.pem", self.directory / f"{name}.key"
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-             "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
-             f"subjectAltName={of}", "-keyout", key, "-out", certificate],
-            check=True, capture_output=True, timeout=60)
-        return certificate, key
-
     def setUp(self) -> None:
         super().setUp()
         self.certificate, self.key = self.make_certificate("server")

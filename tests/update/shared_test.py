@@ -328,7 +328,7 @@ class SharedTest(stream_case.StreamTestCase):
         self.assertEqual(server.stop(), 0)
         self.assertNotIn("left behind", "\n".join(server.output))
 
-    def test_the_panels_of_the_shared_group(self) -> None:
+    def test_the_panels_and_alerts_of_the_stream_and_the_shared_group(self) -> None:
         self.start_brokers()
         self.brokers.create_topic(TOPIC, PARTITIONS)
         self.start_redis()
@@ -342,12 +342,12 @@ class SharedTest(stream_case.StreamTestCase):
 
         page = await_true(page_with_lag, "lag")
         documented = (stream_case.ROOT / "docs" / "metrics.md").read_text()
-        panels = json.loads((stream_case.ROOT / "deploy" / "grafana" / "hps.json").read_text())
-        names = re.compile(r"\bhps_(?:shared|redis)_\w+")
-        drawn = set(names.findall(json.dumps(panels)))
-        self.assertEqual(drawn, {"hps_shared_partitions", "hps_shared_lag_records",
-                                 "hps_shared_takeovers_total", "hps_shared_left_tables",
-                                 "hps_redis_changes_given_up_total"})
+        deploy = stream_case.ROOT / "deploy"
+        drawn = set()
+        for file in (deploy / "grafana" / "hps.json", deploy / "prometheus" / "hps_alerts.yml"):
+            found = re.findall(r"\bhps_(?:shared|redis|update|recovery)_\w+", file.read_text())
+            self.assertGreater(len(found), 5, file)
+            drawn |= {name.removesuffix("_bucket") for name in found}
         for name in drawn:
             self.assertIn(f"\n# TYPE {name} ", page)
             self.assertIn(f"`{name}`", documented)

@@ -27,7 +27,7 @@ class PageSource {
   // `path` begins with "/"; `query` is what follows "?" (not decoded), at most 4 KiB.
   //   /              the dashboard (and its assets below /assets/)
   //   /metrics       Prometheus text format 0.0.4
-  //   /api/overview  JSON: everything that the dashboard and `hps top` show
+  //   /api/overview, /api/history   JSON: what the dashboard and `hps top` show, now and before
   //   /api/lookup?table=MODEL/TABLE&key=N   JSON: one row with its status
   // Errors: NOT_FOUND, INVALID_ARGUMENT, and those of a lookup.
   virtual absl::StatusOr<Page> Get(std::string_view path, std::string_view query) = 0;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "server/pages/problems.h"
 #include "server/pages/update_pages.h"
 
 namespace hps::server {
@@ -219,6 +220,7 @@ Json TablesJson(const Snapshot& snapshot) {
 std::string OverviewJson(const Snapshot& snapshot) {
   Json json = {{"version", kOverviewVersion},
                {"unix_ms", snapshot.unix_ms},
+               {"problems", ProblemsOf(snapshot)},
                {"server", ServerJson(snapshot)},
                {"process", ProcessJson(snapshot)},
                {"latency_bucket_seconds", kLatencyBucketSeconds},

@@ -1,7 +1,6 @@
 #include "server/pages/pages.h"
 
 #include <chrono>
-#include <functional>
 #include <new>
 #include <optional>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "base/mutex.h"
 #include "base/out_of_memory.h"
 #include "server/pages/assets.h"
+#include "server/pages/history.h"
 #include "server/pages/key_lookup.h"
 #include "server/pages/metrics.h"
 #include "server/pages/overview.h"
@@ -21,12 +21,6 @@ constexpr Duration kTextAgeMax = std::chrono::milliseconds(250);
 constexpr std::string_view kJsonType = "application/json";
 constexpr std::string_view kMetricsType = "text/plain; version=0.0.4; charset=utf-8";
 
-uint64_t UnixMilliseconds() {
-  const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(since_epoch).count());
-}
-
 class Pages final : public PageSource {
  public:
   explicit Pages(const PageParts& parts) : parts_(parts) {}
@@ -37,15 +31,20 @@ class Pages final : public PageSource {
     }
     if (path == "/metrics") {
       MutexLock lock(mutex_);
-      return Made(kMetricsType, metrics_, MetricsText);
+      return Made(kMetricsType, metrics_, [this] { return FromSnapshot(MetricsText); });
     }
     if (path == "/api/overview") {
       MutexLock lock(mutex_);
-      return Made(kJsonType, overview_, OverviewJson);
+      return Made(kJsonType, overview_, [this] { return FromSnapshot(OverviewJson); });
+    }
+    if (path == "/api/history" && parts_.history != nullptr) {
+      MutexLock lock(mutex_);
+      return Made(kJsonType, history_,
+                  [this] { return absl::StatusOr<std::string>(parts_.history->JsonText()); });
     }
     if (path == "/api/lookup") return Lookup(query);
     return absl::NotFoundError(
-        "no such page; there are /, /metrics, /api/overview, /api/lookup and /v2");
+        "no such page; there are /, /metrics, /api/overview, /api/history, /api/lookup and /v2");
   }
 
  private:
@@ -54,18 +53,18 @@ class Pages final : public PageSource {
     std::string text;
   };
 
-  absl::StatusOr<Page> Made(std::string_view content_type, Text& cached,
-                            std::string (*make)(const Snapshot&)) HPS_REQUIRES(mutex_) {
+  template <typename Make>
+  absl::StatusOr<Page> Made(std::string_view content_type, Text& cached, const Make& make)
+      HPS_REQUIRES(mutex_) {
     const TimePoint now = parts_.clock->Now();
     if (!cached.made_at.has_value() || now - *cached.made_at >= kTextAgeMax) {
-      HPS_ASSIGN_OR_RETURN(const Snapshot snapshot, Take());
-      cached.text = make(snapshot);
+      HPS_ASSIGN_OR_RETURN(cached.text, make());
       cached.made_at = now;
     }
     return Page{.content_type = content_type, .fixed = {}, .made = cached.text};
   }
 
-  absl::StatusOr<Snapshot> Take() const {
+  absl::StatusOr<std::string> FromSnapshot(std::string (*make)(const Snapshot&)) const {
     Snapshot snapshot = {.config = parts_.config};
     HPS_ASSIGN_OR_RETURN(snapshot.tables, parts_.store->Tables());
     snapshot.server = parts_.statistics->Snapshot();
@@ -74,7 +73,7 @@ class Pages final : public PageSource {
     snapshot.process = ReadProcessStatistics();
     snapshot.log = CountLogLines();
     snapshot.unix_ms = UnixMilliseconds();
-    return snapshot;
+    return make(snapshot);
   }
 
   // One at a time, and the next is refused: this is for a person at a keyboard, no way around the
@@ -99,6 +98,7 @@ class Pages final : public PageSource {
   Mutex mutex_;
   Text metrics_ HPS_GUARDED_BY(mutex_);
   Text overview_ HPS_GUARDED_BY(mutex_);
+  Text history_ HPS_GUARDED_BY(mutex_);
   Mutex lookup_mutex_;
 };
 

@@ -1,8 +1,8 @@
 // What the server shows: the dashboard and its assets, the metrics, the JSON behind `hps top`.
 //
-// The metrics and the overview are made anew at most four times a second, however many ask: a
-// crowd of open dashboards costs no more than one. Thread-safe; what is asked for is made under one
-// lock, a looked-up row under another.
+// The metrics, the overview and the history are made anew at most four times a second, however many
+// ask: a crowd of open dashboards costs no more than one. Thread-safe; what is asked for is made
+// under one lock, a looked-up row under another.
 #pragma once
 
 #include <memory>
@@ -17,12 +17,15 @@
 
 namespace hps::server {
 
+class History;
+
 // All borrowed; they outlive the pages.
 struct PageParts {
   const Config* config = nullptr;
   Store* store = nullptr;
   const StatisticsSource* statistics = nullptr;
   const ModelRepository* repository = nullptr;
+  const History* history = nullptr;  // null: there is no /api/history
   const Clock* clock = &RealClock();
 };
 

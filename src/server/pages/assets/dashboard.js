@@ -10,7 +10,7 @@ import {
 const TIMEOUT_MS = 4000;
 const PERCENTILES = { p50: 0.5, p95: 0.95, p99: 0.99 };
 const LEVEL_NAMES = { l1: "Level 1", l2: "Level 2", l3: "Level 3" };
-const LEVEL_KINDS = { gpu: "GPU cache", memory: "host memory", redis: "Redis", "memory+redis": "host memory and Redis", rocksdb: "RocksDB on disk" };
+const LEVEL_KINDS = { gpu: "GPU cache", memory: "host memory", redis: "Redis", "memory+redis": "host memory and Redis", rocksdb: "page files and RocksDB on disk" };
 
 const by = (id) => document.getElementById(id);
 const history = new History();
@@ -92,7 +92,7 @@ function showTiles() {
       tile("Keys", [countParts(now.keys)[0], `${countParts(now.keys)[1]}/s`], `${formatCount(server.keys_in_flight)} in flight`),
       tile("Latency p99", secondsParts(recent(0.99)), `p50 ${formatSeconds(recent(0.5))}, p95 ${formatSeconds(recent(0.95))}`),
       tile("From memory", now.keys > 0 ? [(upper * 100).toFixed(1), "%"] : ["–", ""],
-           degraded > 0 ? `${formatShare(degraded)} default rows` : "of the keys of now"),
+           degraded > 0 ? `${formatShare(degraded)} default rows` : "of the keys asked now"),
       tile("Refused", [countParts(now.refused)[0], `${countParts(now.refused)[1]}/s`], `${formatCount(refusedAll)} since the start`, now.refused > 0),
       tile("Memory", formatBytes(process.resident_bytes).split(" "), `${formatWhole(process.open_files)} files, ${process.threads} threads`),
       tile("CPU", [now.cpu.toFixed(now.cpu < 9.95 ? 2 : 1), "cores"], `${formatWhole(server.connections_http)} HTTP connections`));
@@ -134,7 +134,7 @@ function showChanges() {
   const paused = Object.entries(stream.paused).map(([table, why]) => `${table} (${why.replace("_", " ")})`).join(", ");
   const facts = {
     State: stream.problem ? `not readable: ${stream.problem}` : stream.recovering ? "catching up after the start" : "reading",
-    Lag: `${formatCount(stream.lag_records)} records, ${formatSeconds(stream.lag_seconds)}`,
+    Lag: stream.problem ? "unknown" : `${formatCount(stream.lag_records)} records, ${formatSeconds(stream.lag_seconds)}`,
     "Publish to level 3, p99": formatSeconds(recentFreshness(history, "l3", 0.99)),
     Partitions: formatWhole(stream.partitions.length), Records: formatCount(stream.records),
     "Set aside": formatCount(parked), "Tables without a topic": formatWhole(stream.missing_topics.length),
@@ -194,12 +194,24 @@ function showModelChoice() {
   select.value = names.includes(chosen) ? chosen : "";
 }
 
+// A list that has not changed is not read out again.
+function showProblems(problems) {
+  const list = by("problems");
+  list.hidden = problems.length === 0;
+  if ([...list.children].map((item) => item.textContent).join("\n") === problems.join("\n")) return;
+  list.replaceChildren(...problems.map((text) => element("li", {}, text)));
+}
+
 function showAll() {
   const { server, unix_ms: now } = history.latest;
-  setState(server.state, server.state);
+  const { problems } = history.latest;
+  const count = problems.length === 1 ? "1 problem" : `${problems.length} problems`;
+  if (problems.length > 0) setState("problem", `${server.state}, ${count}`);
+  else setState(server.state, server.state);
+  showProblems(problems);
   by("about").textContent = `hps ${server.hps}, up ${formatAge((now - server.start_unix_ms) / 1000)}` +
       (server.state === "ready" ? `, ready after ${formatSeconds(server.ready_after_seconds)}` : "");
-  document.title = `hps: ${server.state}`;
+  document.title = `hps: ${problems.length > 0 ? count : server.state}`;
   showModelChoice();
   showTiles();
   showCharts();
@@ -234,7 +246,12 @@ async function refresh() {
     failures = 0;
     by("token-form").hidden = true;
     by("main").classList.remove("stale");
+    const isNew = history.isNew(answer.json);
     history.add(answer.json);
+    if (isNew) {
+      const past = await get("/api/history");
+      if (past.json) history.load(past.json);
+    }
     notice(answer.json.server.state === "draining" ? "The server drains: it answers what it has accepted, then it ends." : "", true);
     showAll();
   } else {

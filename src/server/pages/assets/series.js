@@ -54,6 +54,38 @@ export class History {
     this.latest = null;
   }
 
+  // Whether an overview is the first one of its process.
+  isNew(overview) {
+    return this.latest?.server.start_unix_ms !== overview.server.start_unix_ms;
+  }
+
+  // Takes what the server has kept of the time before this page asked: sums over all models and tables.
+  load(past) {
+    const loaded = past.samples.slice(1).map((now, i) => this.pastSample(now, past.samples[i], past));
+    const from = loaded[0]?.time ?? Infinity;
+    this.samples = [...this.samples.filter((sample) => sample.time < from), ...loaded];
+  }
+
+  pastSample(now, before, { key_statuses: statuses, stages }) {
+    const seconds = (now.unix_ms - before.unix_ms) / 1000;
+    const rate = (count, former) => difference(count, former) / seconds;
+    const deltas = (counts, former) => counts.map((count, i) => difference(count, former[i]));
+    const keys = deltas(now.keys, before.keys);
+    const freshness = now.freshness.map((counts, i) => deltas(counts, before.freshness[i]));
+    return {
+      time: now.unix_ms / 1000,
+      http: rate(now.requests.http, before.requests.http), grpc: rate(now.requests.grpc, before.requests.grpc),
+      refused: rate(now.refused, before.refused), bad: rate(now.bad_requests, before.bad_requests),
+      late: rate(now.deadlines_exceeded, before.deadlines_exceeded), denied: rate(now.auth_failures, before.auth_failures),
+      cpu: rate(now.cpu_seconds, before.cpu_seconds), queue: now.queue_depth, keys: sum(keys) / seconds,
+      statuses: Object.fromEntries(statuses.map((status, i) => [status, keys[i]])),
+      stages: Object.fromEntries(stages.map((stage, i) => [stage, deltas(now.stages[i], before.stages[i])])),
+      rowsChanged: rate(now.rows_changed, before.rows_changed),
+      freshness: { l1: freshness[0], l2: freshness[1], l3: freshness[2] },
+      models: {}, tables: {}, evictions: {},
+    };
+  }
+
   // Drops what can't be compared: another process has other sums.
   add(overview) {
     const former = this.latest;
@@ -136,6 +168,7 @@ export class History {
   stageCounts(sample, stage, model) {
     const bounds = this.latest.latency_bucket_seconds;
     const counts = new Array(bounds.length + 1).fill(0);
+    if (sample.stages && !model) return sample.stages[stage];
     for (const [name, figures] of Object.entries(sample.models ?? {})) {
       if (model && name !== model) continue;
       (figures.stages[stage] ?? []).forEach((count, i) => { counts[i] += count; });
