@@ -146,6 +146,11 @@ Array ReadTuple(nb::handle object) {
   return array;
 }
 
+void RequireMemory(const Array& array, const Argument& argument) {
+  const std::string_view problem = MemoryProblem(array.data, array.size, array.type);
+  if (!problem.empty()) RaiseInvalid(absl::StrCat(argument.Text(), ": ", std::string(problem)));
+}
+
 }  // namespace
 
 std::string Array::TypeName() const {
@@ -162,14 +167,25 @@ size_t ElementTypeBytes(ElementType type) {
   return found == kTypes.end() ? 0 : found->bits / 8;
 }
 
+std::string_view MemoryProblem(const void* data, size_t count, ElementType type) {
+  const size_t bytes = ElementTypeBytes(type);
+  if (count == 0 || bytes == 0) return {};
+  if (data == nullptr) return "it has no memory";
+  return reinterpret_cast<uintptr_t>(data) % bytes == 0 ? "" : "not aligned";
+}
+
 std::string Argument::Text() const {
   return table.empty() ? std::string(name)
                        : absl::StrCat(name, " of table '", std::string(table), "'");
 }
 
 Array ReadArray(nb::handle object, const Argument& argument, bool writable) {
-  if (nb::isinstance<nb::tuple>(object)) return ReadTuple(object);
   Array array;
+  if (nb::isinstance<nb::tuple>(object)) {
+    array = ReadTuple(object);
+    RequireMemory(array, argument);
+    return array;
+  }
   if (ReadNumpy(object, writable, array)) return array;
   if (!nb::try_cast(object, array.owner, false)) {
     PyErr_Clear();
@@ -179,7 +195,7 @@ Array ReadArray(nb::handle object, const Argument& argument, bool writable) {
   if (owner.device_type() != nb::device::cpu::value)
     RaiseInvalid(argument.Text() + ": expected an array in host memory, found one on a device");
   if (!IsContiguous(owner))
-    RaiseInvalid(argument.Text() + ": not contiguous; pass a contiguous copy of it");
+    RaiseInvalid(argument.Text() + ": not contiguous; pass an array that is");
   nb::ndarray<> as_writable;
   if (writable && !nb::try_cast(object, as_writable, false)) {
     PyErr_Clear();
@@ -190,8 +206,7 @@ Array ReadArray(nb::handle object, const Argument& argument, bool writable) {
   array.type = TypeOf(owner.dtype());
   if (array.type == ElementType::kOther) array.other_type = NameOf(owner.dtype());
   for (size_t i = 0; i < owner.ndim(); ++i) array.shape.push_back(owner.shape(i));
-  if (array.data == nullptr && array.size > 0)
-    RaiseInvalid(argument.Text() + ": the array has no memory");
+  RequireMemory(array, argument);
   return array;
 }
 

@@ -48,6 +48,9 @@ struct Array {
 std::string_view ElementTypeName(ElementType type);
 size_t ElementTypeBytes(ElementType type);
 
+// Why `count` elements can't be read or written at `data`; empty if they can.
+std::string_view MemoryProblem(const void* data, size_t count, ElementType type);
+
 // How messages name an array: "keys of table 'user'".
 struct Argument {
   const char* name;
@@ -56,8 +59,8 @@ struct Argument {
   std::string Text() const;
 };
 
-// Raises hps.InvalidArgumentError (not contiguous, not in host memory, not writable but
-// `writable`), TypeError (no array).
+// Raises hps.InvalidArgumentError (not contiguous, not aligned, without memory, not in host memory,
+// not writable but `writable`), TypeError (no array).
 Array ReadArray(nanobind::handle object, const Argument& argument, bool writable);
 
 // As ReadArray, for keys: int64 or uint64 as they are, int32 and uint32 widened into `widened`,

@@ -70,7 +70,7 @@ def _check_type(found: str, expected: tuple[str, ...], argument: str) -> None:
 
 def _check_contiguous(is_contiguous: bool, argument: str) -> None:
     if not is_contiguous:
-        raise InvalidArgumentError(f"{argument}: not contiguous; pass a contiguous copy of it")
+        raise InvalidArgumentError(f"{argument}: not contiguous; pass an array that is")
 
 
 class Kind:

@@ -56,6 +56,16 @@ class CudaTest(unittest.TestCase):
                 absent = status[table] == hps.Status.ABSENT
                 self.assertTrue(torch.equal(absent, keys >= ROWS))
 
+    @unittest.skipUnless(torch is not None and torch.cuda.device_count() > 1, "needs two GPUs")
+    def test_a_block_on_another_device(self) -> None:
+        hps.torch.Embedding(self.store, "m/t0")
+        keys = self.keys(4)
+        for place in ("cpu", "cuda:1"):
+            block = torch.zeros(4 * DIM, device=place)
+            with self.assertRaisesRegex(RuntimeError, "block: expected .* device of the keys"):
+                torch.ops.hps.lookup_shared([keys], [block], self.store.path, f"m/t0:{DIM}")
+            self.assertEqual(block.count_nonzero(), 0)
+
     def test_on_a_stream_of_the_caller(self) -> None:
         for _ in range(50):
             stream = torch.cuda.Stream()

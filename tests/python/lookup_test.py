@@ -205,6 +205,24 @@ class BadInputTest(support.StoreTestCase):
                                    out={"ctr/user": shared[:4], "user": shared[2:2]})
         self.assert_rows("user", keys, none["ctr/user"])
 
+    def test_memory_that_can_not_be_used(self) -> None:
+        wrong, block = hps.InvalidArgumentError, np.zeros((4, 8), np.float32)
+        odd = np.frombuffer(bytearray(4 * 32 + 1), np.float32, offset=1).reshape(4, 8)
+        self.expect(wrong, "out of table 'ctr/user': not aligned", "user", np.arange(4), out=odd)
+        for begin in (0, 8, 24):
+            keys = block.reshape(-1)[begin:begin + 8].view(np.int64)
+            self.expect(wrong, "out of table 'ctr/user': overlaps", "user", keys, out=block)
+            narrow = keys.view(np.int32)[:4]
+            self.expect(wrong, "out of table 'ctr/user': overlaps", "user", narrow, out=block)
+            self.expect(wrong, "out of table 'ctr/user': overlaps",
+                        {"item": keys, "user": np.arange(4)},
+                        out={"item": np.zeros((4, 16), np.float32), "user": block})
+        np.testing.assert_array_equal(block, 0)
+        both = np.zeros(8 + 32 + 8, np.float32)  # keys before and behind the rows
+        for keys in (both[:8].view(np.int64), both[40:].view(np.int64)):
+            self.session.lookup("user", keys, out=both[8:40].reshape(4, 8))
+            self.assert_rows("user", keys, both[8:40].reshape(4, 8))
+
     def test_options(self) -> None:
         keys = np.arange(4)
         self.expect(hps.InvalidArgumentError, "timeout", "user", keys, timeout=-1)

@@ -34,6 +34,11 @@ class Batch:
                 POOLINGS[self.table.pooling])
 
 
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The values in memory as the engine reads it: without gaps, and not as their negatives."""
+    return tensor.detach().contiguous().resolve_neg()
+
+
 def _plain(table: Table, name: str, tensor, dtype) -> torch.Tensor:
     tensor = torch.as_tensor(tensor, device="cpu")
     if dtype == torch.int64 and tensor.dtype in (torch.int32, torch.uint32):
@@ -42,7 +47,7 @@ def _plain(table: Table, name: str, tensor, dtype) -> torch.Tensor:
         tensor = tensor.view(torch.int64)
     if tensor.dtype != dtype:
         raise TypeError(f"table {table.name!r}: {name} must be {dtype}, not {tensor.dtype}")
-    return tensor.detach().contiguous()
+    return plain(tensor)
 
 
 def make_batch(table: Table, value) -> Batch:
