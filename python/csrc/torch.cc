@@ -37,13 +37,6 @@ Operators& TheOperators() {
 
 const TorchFunctions& Torch() { return TheOperators().torch; }
 
-// Why the last operator of this thread failed, for hps._torch, which raises it as an exception of
-// hps; PyTorch itself makes a RuntimeError of every error.
-absl::Status& LastError() {
-  thread_local absl::Status error;
-  return error;
-}
-
 struct DeleteTensor {
   void operator()(TorchTensor* tensor) const { Torch().delete_tensor(tensor); }
 };
@@ -392,15 +385,16 @@ absl::StatusOr<TorchValue> LookUpStacked(const Arguments& arguments) {
   return AsValue(rows->release());
 }
 
-// Leaves the result on the stack, or the error with PyTorch.
+// Leaves the result on the stack, or the error with PyTorch, which makes a RuntimeError of it.
+// hps._torch tells by the beginning of the text that it is one of hps, and makes it an exception of
+// hps where no compiled program lies between.
 void Finish(absl::StatusOr<TorchValue> result, TorchValue* stack) {
   if (result.ok()) {
     stack[0] = *result;
     return;
   }
-  LastError() = result.status();
-  throw std::runtime_error(absl::StrCat(absl::StatusCodeToString(result.status().code()), ": ",
-                                        std::string(result.status().message())));
+  throw std::runtime_error(absl::StrCat("hps: ", absl::StatusCodeToString(result.status().code()),
+                                        ": ", std::string(result.status().message())));
 }
 
 void ListKernel(TorchValue* stack, uint64_t /*argument_count*/, uint64_t /*result_count*/) {
@@ -438,19 +432,10 @@ void RegisterTorch(nb::object finder) {
   }
 }
 
-// (code, message) of the last error of an operator on this thread, once; None if there is none.
-nb::object TakeError() {
-  const absl::Status error = std::exchange(LastError(), absl::OkStatus());
-  if (error.ok()) return nb::none();
-  const std::string_view message(error.message().data(), error.message().size());
-  return nb::make_tuple(static_cast<int>(error.code()), nb::str(message.data(), message.size()));
-}
-
 }  // namespace
 
 void BindTorch(nb::module_& module) {
   module.def("register_torch", RegisterTorch, nb::arg("finder"));
-  module.def("take_torch_error", TakeError);
 }
 
 }  // namespace hps::python

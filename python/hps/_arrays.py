@@ -281,8 +281,8 @@ class _Torch(Kind):
                 return None
             block = self._operator.block_for(session._memory, keys, plan.dims)
             rows = self._operator.lookup_shared(keys, block, session._name, plan.text)
-        except (AttributeError, NotImplementedError, RuntimeError, TypeError):
-            error = self._operator.error_of_operator()
+        except (AttributeError, NotImplementedError, RuntimeError, TypeError) as raised:
+            error = self._operator.error_of_operator(raised)
             if error is None or isinstance(error, (FailedPreconditionError,
                                                    InvalidArgumentError)):
                 return None  # the other way has a message that names the argument

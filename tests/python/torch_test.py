@@ -296,6 +296,28 @@ class ModuleTest(support.StoreTestCase):
         with self.assertRaisesRegex(RuntimeError, "keys of table 'ctr/user': it has no memory"):
             torch.ops.hps.lookup([freed_keys], *arguments)
 
+    def test_an_error_is_that_of_its_call(self) -> None:
+        """What another call on this thread has left is not told again."""
+        layer, nowhere = hps.torch.Embedding(self.store, "ctr/user"), torch.empty(3, device="meta")
+        session, keys = self.store.session("ctr"), torch.zeros_like(nowhere, dtype=torch.int64)
+
+        @torch.compile(backend="aot_eager")
+        def wrong(some: torch.Tensor) -> torch.Tensor:
+            return torch.ops.hps.lookup([some], str(self.path), "ctr/usr:8")[0]
+
+        with self.assertRaisesRegex(RuntimeError, "NOT_FOUND.*ctr/usr"):
+            wrong(self.keys(3))
+        with self.assertRaises(NotImplementedError) as caught:  # PyTorch's
+            layer(keys)
+        self.assertNotIsInstance(caught.exception, hps.Error)
+        with self.assertRaisesRegex(RuntimeError, "NOT_FOUND.*ctr/usr"):
+            wrong(self.keys(3))
+        with self.assertRaisesRegex(hps.InvalidArgumentError, "keys of table 'user'"):
+            session.lookup({"user": keys})
+        self.store.close()
+        with self.assertRaisesRegex(hps.FailedPreconditionError, "^store: .*is closed"):
+            layer(self.keys(3))
+
     def test_the_operator_sees_a_closed_store_and_its_successor(self) -> None:
         layer = hps.torch.Embedding(self.store, "ctr/user")
         keys, arguments = self.keys(4), (str(self.path), "ctr/user:8")
