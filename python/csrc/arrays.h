@@ -63,13 +63,13 @@ struct Argument {
 // not writable but `writable`), TypeError (no array).
 Array ReadArray(nanobind::handle object, const Argument& argument, bool writable);
 
-// As ReadArray, for keys: int64 or uint64 as they are, int32 and uint32 widened into `widened`,
-// which must outlive the result.
+// Reads keys: integers of any width, contiguous or not. What is not int64 or uint64 without gaps is
+// copied to `widened`, which must outlive the result. Raises as ReadArray.
 std::span<const Key> ReadKeys(nanobind::handle object, const Argument& argument,
                               std::vector<Key>& widened, Array& array);
 
 // The bytes and dtype of rows [n, dim] for `key_count` keys. Float elements only; uint16 is
-// bfloat16. Raises hps.InvalidArgumentError.
+// bfloat16. hps._admin has cast float64. Raises hps.InvalidArgumentError.
 struct RowArray {
   std::span<const std::byte> bytes;
   uint32_t dim = 0;

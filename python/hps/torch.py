@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hps._arguments import text
+from hps._arrays import plain_keys
 from hps._errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from hps._store import Store
 
@@ -61,14 +62,7 @@ def _prepare(keys: torch.Tensor, argument: str) -> torch.Tensor:
     """Keys as the operators take them."""
     if not isinstance(keys, torch.Tensor):
         raise TypeError(f"{argument}: expected a torch tensor, found {type(keys).__name__}")
-    if not torch.compiler.is_compiling() and keys.is_neg():
-        # A view that says that its memory has the negatives of its values.
-        keys = keys.resolve_neg()
-    if keys.dtype is torch.int64 and keys.is_contiguous():
-        return keys
-    if keys.is_cuda and keys.dtype == torch.int32:
-        keys = keys.long()
-    return keys.contiguous()
+    return plain_keys(keys, torch)
 
 
 class _Tables(torch.nn.Module):

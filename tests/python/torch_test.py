@@ -110,12 +110,12 @@ class TensorTest(support.StoreTestCase):
                 ("keys: .*ndarray", lambda: several([array, array]))):
             with self.subTest(part=part), self.assertRaisesRegex(TypeError, part):
                 call()
-        with self.assertRaisesRegex(hps.InvalidArgumentError, "found int16"):
-            self.session.lookup("user", torch.tensor([1], dtype=torch.int16))
+        with self.assertRaisesRegex(hps.InvalidArgumentError, "expected integers, found float16"):
+            self.session.lookup("user", torch.tensor([1], dtype=torch.float16))
         with self.assertRaisesRegex(hps.InvalidArgumentError, "found float64"):
             self.session.lookup("user", torch.tensor([1]), out=torch.zeros(1, 8).double())
-        with self.assertRaisesRegex(hps.InvalidArgumentError, "rows: .*float64"):
-            store.apply("ctr/user", torch.tensor([1]), torch.zeros(1, 8).double())
+        with self.assertRaisesRegex(hps.InvalidArgumentError, "rows: .*int64"):
+            store.apply("ctr/user", torch.tensor([1]), torch.zeros(1, 8).long())
 
     def test_an_answer_is_the_callers(self) -> None:
         keys = torch.arange(support.ROWS).repeat(3)  # rows of 0.6 MB
@@ -157,7 +157,6 @@ class TensorTest(support.StoreTestCase):
     def test_bad_tensors(self) -> None:
         wrong = [(torch.arange(3.0), hps.InvalidArgumentError),
                  (torch.tensor([True]), hps.InvalidArgumentError),
-                 (torch.arange(10)[::2], hps.InvalidArgumentError),
                  (torch.arange(3, device="meta"), hps.InvalidArgumentError)]
         for keys, kind in wrong:
             with self.subTest(keys=keys), self.assertRaisesRegex(kind, "keys of table"):
