@@ -135,6 +135,49 @@ bool ReadNumpy(nb::handle object, bool writable, Array& array) {
   return true;
 }
 
+// Appends the elements of an array with gaps, or in another order, in C order.
+template <typename T>
+void Gather(const nb::ndarray<nb::ro>& array, std::vector<Key>& keys) {
+  std::vector<size_t> at(array.ndim(), 0);
+  const auto* next = static_cast<const std::byte*>(array.data());
+  for (Key& key : keys) {
+    T element;
+    std::memcpy(&element, next, sizeof(T));
+    key = static_cast<Key>(element);
+    for (size_t i = array.ndim(); i-- > 0;) {
+      const int64_t stride = array.stride(i) * static_cast<int64_t>(sizeof(T));
+      next += stride;
+      if (++at[i] < array.shape(i)) break;
+      next -= stride * static_cast<int64_t>(array.shape(i));
+      at[i] = 0;
+    }
+  }
+}
+
+// The elements of an array of integers as keys; false for other elements.
+bool GatherKeys(const nb::ndarray<nb::ro>& array, std::vector<Key>& keys) {
+  const nb::dlpack::dtype type = array.dtype();
+  const bool is_signed = static_cast<Code>(type.code) == Code::Int;
+  if (type.lanes != 1 || (!is_signed && static_cast<Code>(type.code) != Code::UInt)) return false;
+  keys.resize(array.size());
+  switch (type.bits) {
+    case 8:
+      is_signed ? Gather<int8_t>(array, keys) : Gather<uint8_t>(array, keys);
+      return true;
+    case 16:
+      is_signed ? Gather<int16_t>(array, keys) : Gather<uint16_t>(array, keys);
+      return true;
+    case 32:
+      is_signed ? Gather<int32_t>(array, keys) : Gather<uint32_t>(array, keys);
+      return true;
+    case 64:
+      Gather<int64_t>(array, keys);
+      return true;
+    default:
+      return false;
+  }
+}
+
 Array ReadTuple(nb::handle object) {
   const auto parts = nb::cast<std::tuple<uintptr_t, size_t, std::string_view>>(object);
   Array array;
@@ -144,6 +187,36 @@ Array ReadTuple(nb::handle object) {
   array.type = found == kTypes.end() ? ElementType::kOther : found->type;
   if (array.type == ElementType::kOther) array.other_type = std::get<2>(parts);
   return array;
+}
+
+// Reads an array that need not be contiguous or aligned.
+void ReadOwner(nb::handle object, const Argument& argument, Array& array) {
+  if (!nb::try_cast(object, array.owner, false)) {
+    PyErr_Clear();
+    RaiseType(object, argument.Text(), "an array of numbers in this machine's byte order");
+  }
+  const nb::ndarray<nb::ro>& owner = array.owner;
+  if (owner.device_type() != nb::device::cpu::value)
+    RaiseInvalid(argument.Text() + ": expected an array in host memory, found one on a device");
+  array.data = const_cast<void*>(owner.data());
+  array.size = owner.size();
+  array.type = TypeOf(owner.dtype());
+  if (array.type == ElementType::kOther) array.other_type = NameOf(owner.dtype());
+  array.shape.clear();
+  for (size_t i = 0; i < owner.ndim(); ++i) array.shape.push_back(owner.shape(i));
+  if (array.data == nullptr && array.size > 0) RaiseInvalid(argument.Text() + ": it has no memory");
+}
+
+template <typename T>
+std::span<const Key> Widen(const Array& array, std::vector<Key>& widened) {
+  const std::span narrow(static_cast<const T*>(array.data), array.size);
+  widened.assign(narrow.begin(), narrow.end());
+  return widened;
+}
+
+void RequireMemory(const Array& array, const Argument& argument) {
+  const std::string_view problem = MemoryProblem(array.data, array.size, array.type);
+  if (!problem.empty()) RaiseInvalid(absl::StrCat(argument.Text(), ": ", std::string(problem)));
 }
 
 }  // namespace
@@ -162,61 +235,62 @@ size_t ElementTypeBytes(ElementType type) {
   return found == kTypes.end() ? 0 : found->bits / 8;
 }
 
+std::string_view MemoryProblem(const void* data, size_t count, ElementType type) {
+  const size_t bytes = ElementTypeBytes(type);
+  if (count == 0 || bytes == 0) return {};
+  if (data == nullptr) return "it has no memory";
+  return reinterpret_cast<uintptr_t>(data) % bytes == 0 ? "" : "not aligned";
+}
+
 std::string Argument::Text() const {
   return table.empty() ? std::string(name)
                        : absl::StrCat(name, " of table '", std::string(table), "'");
 }
 
 Array ReadArray(nb::handle object, const Argument& argument, bool writable) {
-  if (nb::isinstance<nb::tuple>(object)) return ReadTuple(object);
   Array array;
-  if (ReadNumpy(object, writable, array)) return array;
-  if (!nb::try_cast(object, array.owner, false)) {
-    PyErr_Clear();
-    RaiseType(object, argument.Text(), "an array of numbers in this machine's byte order");
+  if (nb::isinstance<nb::tuple>(object)) {
+    array = ReadTuple(object);
+    RequireMemory(array, argument);
+    return array;
   }
-  const nb::ndarray<nb::ro>& owner = array.owner;
-  if (owner.device_type() != nb::device::cpu::value)
-    RaiseInvalid(argument.Text() + ": expected an array in host memory, found one on a device");
-  if (!IsContiguous(owner))
-    RaiseInvalid(argument.Text() + ": not contiguous; pass a contiguous copy of it");
+  if (ReadNumpy(object, writable, array)) return array;
+  ReadOwner(object, argument, array);
+  if (!IsContiguous(array.owner))
+    RaiseInvalid(argument.Text() + ": not contiguous; pass an array that is");
   nb::ndarray<> as_writable;
   if (writable && !nb::try_cast(object, as_writable, false)) {
     PyErr_Clear();
     RaiseInvalid(argument.Text() + ": the array is read-only");
   }
-  array.data = const_cast<void*>(owner.data());
-  array.size = owner.size();
-  array.type = TypeOf(owner.dtype());
-  if (array.type == ElementType::kOther) array.other_type = NameOf(owner.dtype());
-  for (size_t i = 0; i < owner.ndim(); ++i) array.shape.push_back(owner.shape(i));
-  if (array.data == nullptr && array.size > 0)
-    RaiseInvalid(argument.Text() + ": the array has no memory");
+  RequireMemory(array, argument);
   return array;
 }
 
 std::span<const Key> ReadKeys(nb::handle object, const Argument& argument,
                               std::vector<Key>& widened, Array& array) {
-  array = ReadArray(object, argument, false);
-  switch (array.type) {
-    case ElementType::kInt64:
-    case ElementType::kUint64:
-      return {static_cast<const Key*>(array.data), array.size};
-    case ElementType::kInt32: {
-      const std::span narrow(static_cast<const int32_t*>(array.data), array.size);
-      widened.assign(narrow.begin(), narrow.end());
-      return widened;
-    }
-    case ElementType::kUint32: {
-      const std::span narrow(static_cast<const uint32_t*>(array.data), array.size);
-      widened.assign(narrow.begin(), narrow.end());
-      return widened;
-    }
-    default:
-      break;
+  if (nb::isinstance<nb::tuple>(object)) {
+    array = ReadTuple(object);
+    RequireMemory(array, argument);
+  } else if (!ReadNumpy(object, false, array)) {
+    ReadOwner(object, argument, array);
   }
-  RaiseInvalid(absl::StrCat(argument.Text(), ": expected int64, uint64, int32 or uint32, found ",
-                            array.TypeName()));
+  const bool is_wide = array.type == ElementType::kInt64 || array.type == ElementType::kUint64;
+  const bool is_owner = array.owner.is_valid();
+  if (is_wide && (!is_owner || (IsContiguous(array.owner) &&
+                                MemoryProblem(array.data, array.size, array.type).empty())))
+    return {static_cast<const Key*>(array.data), array.size};
+  if (!is_owner) {
+    if (array.type == ElementType::kInt32) return Widen<int32_t>(array, widened);
+    if (array.type == ElementType::kUint32) return Widen<uint32_t>(array, widened);
+    if (array.type == ElementType::kUint8) return Widen<uint8_t>(array, widened);
+  } else if (GatherKeys(array.owner, widened)) {
+    array.data = widened.data();
+    array.type = ElementType::kInt64;
+    return widened;
+  }
+  RaiseInvalid(absl::StrCat(argument.Text(), ": expected integers, found ",
+                            is_owner ? NameOf(array.owner.dtype()) : array.TypeName()));
 }
 
 RowArray ReadRows(const Array& array, size_t key_count) {
@@ -241,8 +315,8 @@ RowArray ReadRows(const Array& array, size_t key_count) {
     default:
       break;
   }
-  RaiseInvalid(
-      absl::StrCat("rows: expected float32, float16 or bfloat16, found ", array.TypeName()));
+  RaiseInvalid(absl::StrCat("rows: expected float32, float64, float16 or bfloat16, found ",
+                            array.TypeName()));
 }
 
 }  // namespace hps::python

@@ -48,6 +48,9 @@ struct Array {
 std::string_view ElementTypeName(ElementType type);
 size_t ElementTypeBytes(ElementType type);
 
+// Why `count` elements can't be read or written at `data`; empty if they can.
+std::string_view MemoryProblem(const void* data, size_t count, ElementType type);
+
 // How messages name an array: "keys of table 'user'".
 struct Argument {
   const char* name;
@@ -56,17 +59,17 @@ struct Argument {
   std::string Text() const;
 };
 
-// Raises hps.InvalidArgumentError (not contiguous, not in host memory, not writable but
-// `writable`), TypeError (no array).
+// Raises hps.InvalidArgumentError (not contiguous, not aligned, without memory, not in host memory,
+// not writable but `writable`), TypeError (no array).
 Array ReadArray(nanobind::handle object, const Argument& argument, bool writable);
 
-// As ReadArray, for keys: int64 or uint64 as they are, int32 and uint32 widened into `widened`,
-// which must outlive the result.
+// Reads keys: integers of any width, contiguous or not. What is not int64 or uint64 without gaps is
+// copied to `widened`, which must outlive the result. Raises as ReadArray.
 std::span<const Key> ReadKeys(nanobind::handle object, const Argument& argument,
                               std::vector<Key>& widened, Array& array);
 
 // The bytes and dtype of rows [n, dim] for `key_count` keys. Float elements only; uint16 is
-// bfloat16. Raises hps.InvalidArgumentError.
+// bfloat16. hps._admin has cast float64. Raises hps.InvalidArgumentError.
 struct RowArray {
   std::span<const std::byte> bytes;
   uint32_t dim = 0;

@@ -23,6 +23,9 @@ struct OperatorCall {
 // error, cut if it is longer, with a final 0.
 using OperatorFunction = int(const OperatorCall& call, char* message, size_t message_bytes);
 
+// No table has more elements in a row. TensorFlow aborts when sizes of a tensor overflow.
+inline constexpr int64_t kOperatorDimMax = 16 << 10;
+
 // The name of the library's function that takes the extension's: void(OperatorFunction*).
 inline constexpr const char* kConnectFunction = "hps_tensorflow_connect";
 

@@ -132,23 +132,32 @@ void ReadQueries(const ModelSession& session, nb::list tables, nb::list keys,
   }
 }
 
-// Refuses rows of one table in the memory of another's, which would be lost.
+// Refuses rows of one table in the memory of another's, which would be lost, and rows in the memory
+// of keys, which may not have been read yet.
 template <MemorySpace kSpace>
 void RequireApart(const ModelSession& session, const Queries<kSpace>& read) {
   using Query = TableQuery<kSpace>;
+  const auto begin_of = [](const Query* query) { return query->rows.data(); };
+  const auto end_of = [](const Query* query) { return query->rows.data() + query->rows.size(); };
+  const auto name_of = [&](const Query* query) { return session.tables[query->table.value].name; };
   std::vector<const Query*> sorted;
   sorted.reserve(read.queries.size());
   for (const Query& query : read.queries) {
     if (!query.rows.empty()) sorted.push_back(&query);
   }
-  std::ranges::sort(sorted, {}, [](const Query* query) { return query->rows.data(); });
+  std::ranges::sort(sorted, {}, begin_of);
   for (size_t i = 1; i < sorted.size(); ++i) {
-    const Query& first = *sorted[i - 1];
-    const Query& second = *sorted[i];
-    if (second.rows.data() >= first.rows.data() + first.rows.size()) continue;
-    RaiseInvalid(absl::StrCat("out: the memory of two tables overlaps: '",
-                              session.tables[first.table.value].name, "' and '",
-                              session.tables[second.table.value].name, "'"));
+    if (begin_of(sorted[i]) >= end_of(sorted[i - 1])) continue;
+    RaiseInvalid(absl::StrCat("out: the memory of two tables overlaps: '", name_of(sorted[i - 1]),
+                              "' and '", name_of(sorted[i]), "'"));
+  }
+  for (const Array& keys : read.arrays) {
+    const auto* const begin = static_cast<const std::byte*>(keys.data);
+    const std::byte* const end = begin + keys.size * ElementTypeBytes(keys.type);
+    // The first rows that end behind the beginning of the keys.
+    const auto rows = std::ranges::upper_bound(sorted, begin, {}, end_of);
+    if (begin == end || rows == sorted.end() || begin_of(*rows) >= end) continue;
+    RaiseInvalid(absl::StrCat("out of table '", name_of(*rows), "': overlaps the memory of keys"));
   }
 }
 
@@ -188,7 +197,7 @@ void LookupIn(ModelSession& session, nb::list tables, nb::list keys, nb::tuple o
     query.status = {reinterpret_cast<KeyStatus*>(bytes.data()), bytes.size()};
   }
   request.queries = read.queries;
-  if (rows.is_list() && read.queries.size() > 1) RequireApart(session, read);
+  if (rows.is_list()) RequireApart(session, read);
   if constexpr (kSpace == MemorySpace::kDevice)
     request.stream.handle = reinterpret_cast<void*>(nb::cast<uintptr_t>(outputs[2]));
   const uint64_t thread =

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "hps/table_spec.h"
 #include "nanobind/nanobind.h"
 #include "python/csrc/bindings.h"
 #include "python/csrc/errors.h"
@@ -18,6 +19,8 @@ namespace hps::python {
 namespace {
 
 namespace nb = nanobind;
+
+static_assert(kOperatorDimMax == kDimMax);
 
 // A Python function; see OperatorTarget.
 PyObject*& Finder() {

@@ -65,7 +65,7 @@ std::vector<int64_t> DimsOf(std::string_view tables) {
     const std::string_view digits = line.substr(line.rfind(':') + 1);
     int64_t dim = 0;
     if (std::from_chars(digits.data(), digits.data() + digits.size(), dim).ec != std::errc{} ||
-        dim <= 0)
+        dim <= 0 || dim > kOperatorDimMax)
       return {};
     dims.push_back(dim);
     if (end == std::string_view::npos) return dims;

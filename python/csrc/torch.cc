@@ -37,13 +37,6 @@ Operators& TheOperators() {
 
 const TorchFunctions& Torch() { return TheOperators().torch; }
 
-// Why the last operator of this thread failed, for hps._torch, which raises it as an exception of
-// hps; PyTorch itself makes a RuntimeError of every error.
-absl::Status& LastError() {
-  thread_local absl::Status error;
-  return error;
-}
-
 struct DeleteTensor {
   void operator()(TorchTensor* tensor) const { Torch().delete_tensor(tensor); }
 };
@@ -102,12 +95,19 @@ std::vector<Tensor> TakeTensors(TorchValue value) {
   return tensors;
 }
 
-// A tensor of keys.
-struct KeyTensor {
-  OperatorKeys keys;
+// A tensor whose memory a call reads or writes: aligned and without gaps.
+struct PlainTensor {
+  void* data = nullptr;
+  size_t count = 0;
+  ElementType type = ElementType::kOther;
   std::span<const int64_t> sizes;
   int32_t device_type = 0;
   int32_t device_index = 0;
+
+  size_t bytes() const { return count * ElementTypeBytes(type); }
+  bool IsBeside(const PlainTensor& other) const {
+    return device_type == other.device_type && device_index == other.device_index;
+  }
 };
 
 ElementType TypeOf(int32_t dtype) {
@@ -116,42 +116,43 @@ ElementType TypeOf(int32_t dtype) {
   if (dtype == torch.int32_type()) return ElementType::kInt32;
   if (dtype == torch.uint64_type()) return ElementType::kUint64;
   if (dtype == torch.uint32_type()) return ElementType::kUint32;
+  if (dtype == torch.float32_type()) return ElementType::kFloat32;
   return ElementType::kOther;
 }
 
-absl::Status ReadKeys(TorchTensor* tensor, KeyTensor& read) {
+absl::Status ReadTensor(const std::string& name, TorchTensor* tensor, PlainTensor& read) {
   const TorchFunctions& torch = Torch();
   bool is_contiguous = false;
   int32_t dtype = 0;
   int64_t dim = 0;
   int64_t count = 0;
   int64_t* sizes = nullptr;
-  void* data = nullptr;
   const int32_t failures = torch.is_contiguous(tensor, &is_contiguous) |
                            torch.dtype_of(tensor, &dtype) | torch.dim_of(tensor, &dim) |
                            torch.element_count_of(tensor, &count) | torch.sizes_of(tensor, &sizes) |
-                           torch.data_of(tensor, &data) |
+                           torch.data_of(tensor, &read.data) |
                            torch.device_type_of(tensor, &read.device_type) |
                            torch.device_index_of(tensor, &read.device_index);
   if (absl::Status status = Check(failures, "read a tensor"); !status.ok()) return status;
-  if (!is_contiguous)
-    return absl::InvalidArgumentError("not contiguous; pass a contiguous copy of it");
-  read.keys = {data, static_cast<size_t>(count), TypeOf(dtype)};
+  read.count = static_cast<size_t>(count);
+  read.type = TypeOf(dtype);
   read.sizes = {sizes, static_cast<size_t>(dim)};
-  return absl::OkStatus();
+  const std::string_view problem = is_contiguous ? MemoryProblem(read.data, read.count, read.type)
+                                                 : "not contiguous; pass a tensor that is";
+  if (problem.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(name, ": ", std::string(problem)));
 }
 
-absl::StatusOr<std::vector<KeyTensor>> ReadAllKeys(const Arguments& arguments) {
-  std::vector<KeyTensor> read(arguments.keys.size());
+absl::StatusOr<std::vector<PlainTensor>> ReadAllKeys(const Arguments& arguments) {
+  std::vector<PlainTensor> read(arguments.keys.size());
   for (size_t i = 0; i < read.size(); ++i) {
-    absl::Status status = ReadKeys(arguments.keys[i].get(), read[i]);
-    if (status.ok() && (read[i].device_type != read[0].device_type ||
-                        read[i].device_index != read[0].device_index))
-      status = absl::InvalidArgumentError("on another device than the keys of the first table");
-    if (!status.ok()) {
-      return absl::Status(status.code(), absl::StrCat("keys of table '",
-                                                      std::string(TableName(arguments.tables, i)),
-                                                      "': ", std::string(status.message())));
+    const std::string name =
+        absl::StrCat("keys of table '", std::string(TableName(arguments.tables, i)), "'");
+    absl::Status status = ReadTensor(name, arguments.keys[i].get(), read[i]);
+    if (!status.ok()) return status;
+    if (!read[i].IsBeside(read[0])) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, ": on another device than the keys of the first table"));
     }
   }
   if (read.empty()) return absl::InvalidArgumentError("keys: expected a tensor of each table");
@@ -183,7 +184,7 @@ absl::StatusOr<Tensor> View(const Tensor& block, const Shape& shape, int64_t off
 }
 
 // A new tensor on the device of the keys.
-absl::StatusOr<Tensor> NewRows(const KeyTensor& like, const Shape& shape) {
+absl::StatusOr<Tensor> NewRows(const PlainTensor& like, const Shape& shape) {
   TorchTensor* rows = nullptr;
   absl::Status status =
       Check(Torch().new_tensor(std::ssize(shape.sizes), shape.sizes.data(), shape.strides.data(),
@@ -201,7 +202,7 @@ absl::StatusOr<float*> DataOf(const Tensor& rows) {
 }
 
 // Where a call's tensors are, with PyTorch's current stream there.
-absl::StatusOr<OperatorMemory> MemoryOf(const KeyTensor& keys) {
+absl::StatusOr<OperatorMemory> MemoryOf(const PlainTensor& keys) {
   if (keys.device_type != Torch().cuda_type()) return OperatorMemory{};
   if (Torch().current_stream == nullptr)
     return absl::UnimplementedError("keys: this PyTorch has no CUDA");
@@ -213,7 +214,7 @@ absl::StatusOr<OperatorMemory> MemoryOf(const KeyTensor& keys) {
 }
 
 // Writes the rows of all tables to `block`, one after the other.
-absl::Status LookUpBlock(const OperatorTables& tables, const KeyTensor& place,
+absl::Status LookUpBlock(const OperatorTables& tables, const PlainTensor& place,
                          std::span<const OperatorKeys> keys, const Tensor& block) {
   const absl::StatusOr<OperatorMemory> memory = MemoryOf(place);
   if (!memory.ok()) return memory.status();
@@ -230,14 +231,14 @@ absl::Status LookUpBlock(const OperatorTables& tables, const KeyTensor& place,
 // A call: its tensors of keys, one for each table or one [tables, ...] for all, and the keys of
 // each table in them.
 struct Call {
-  std::vector<KeyTensor> tensors;
+  std::vector<PlainTensor> tensors;
   OperatorTables tables;
   std::vector<OperatorKeys> keys;
 };
 
 // Divides the one tensor of a call among its tables.
 absl::Status Unstack(Call& call) {
-  const KeyTensor& all = call.tensors[0];
+  const PlainTensor& all = call.tensors[0];
   const std::span<const uint32_t> dims = call.tables.dims;
   const size_t count = dims.size();
   if (all.sizes.empty() || all.sizes[0] != std::ssize(dims)) {
@@ -247,28 +248,27 @@ absl::Status Unstack(Call& call) {
   }
   if (std::ranges::count(dims, dims[0]) != std::ssize(dims))
     return absl::InvalidArgumentError("tables: stacked keys need tables of one dim");
-  const size_t key_bytes = ElementTypeBytes(all.keys.type);
-  call.keys.assign(count, all.keys);
   for (size_t i = 0; i < count; ++i) {
-    OperatorKeys& keys = call.keys[i];
-    keys.count = all.keys.count / count;
-    keys.data = static_cast<const std::byte*>(all.keys.data) + i * keys.count * key_bytes;
+    const std::byte* const data =
+        static_cast<const std::byte*>(all.data) + i * (all.bytes() / count);
+    call.keys.push_back({data, all.count / count, all.type});
   }
   return absl::OkStatus();
 }
 
 // `may_be_stacked`: one tensor for several tables is [tables, ...].
 absl::StatusOr<Call> ReadCall(const Arguments& arguments, bool may_be_stacked) {
-  absl::StatusOr<std::vector<KeyTensor>> tensors = ReadAllKeys(arguments);
+  absl::StatusOr<std::vector<PlainTensor>> tensors = ReadAllKeys(arguments);
   if (!tensors.ok()) return tensors.status();
   Call call{.tensors = *std::move(tensors)};
-  const KeyTensor& place = call.tensors[0];
+  const PlainTensor& place = call.tensors[0];
   const int device = place.device_type == Torch().cuda_type() ? place.device_index : -1;
   absl::StatusOr<OperatorTables> tables =
       FindTables({arguments.source, arguments.tables, device, TheOperators().finder});
   if (!tables.ok()) return tables.status();
   call.tables = *std::move(tables);
   const size_t count = call.tables.dims.size();
+  call.keys.reserve(count);
   if (may_be_stacked && call.tensors.size() == 1 && count > 1) {
     absl::Status status = Unstack(call);
     if (!status.ok()) return status;
@@ -278,8 +278,8 @@ absl::StatusOr<Call> ReadCall(const Arguments& arguments, bool may_be_stacked) {
     return absl::InvalidArgumentError(
         absl::StrCat("keys: expected those of ", count, " tables, found ", call.tensors.size()));
   }
-  call.keys.reserve(count);
-  for (const KeyTensor& tensor : call.tensors) call.keys.push_back(tensor.keys);
+  for (const PlainTensor& tensor : call.tensors)
+    call.keys.push_back({tensor.data, tensor.count, tensor.type});
   return call;
 }
 
@@ -306,7 +306,7 @@ absl::StatusOr<TorchValue> ListOf(std::vector<Tensor> tensors) {
 absl::StatusOr<TorchValue> LookUpList(const Arguments& arguments) {
   const absl::StatusOr<Call> call = ReadCall(arguments, false);
   if (!call.ok()) return call.status();
-  const KeyTensor& place = call->tensors[0];
+  const PlainTensor& place = call->tensors[0];
   const absl::StatusOr<OperatorMemory> memory = MemoryOf(place);
   if (!memory.ok()) return memory.status();
   std::vector<Tensor> tensors;
@@ -325,22 +325,28 @@ absl::StatusOr<TorchValue> LookUpList(const Arguments& arguments) {
   return ListOf(std::move(tensors));
 }
 
+bool Overlap(const PlainTensor& first, const PlainTensor& second) {
+  const auto* const a = static_cast<const std::byte*>(first.data);
+  const auto* const b = static_cast<const std::byte*>(second.data);
+  return a < b + second.bytes() && b < a + first.bytes();
+}
+
 // Memory of the caller for the rows of a call, if it has given any, else new.
 absl::StatusOr<Tensor> BlockFor(const Call& call, std::vector<Tensor> given) {
   const size_t elements = ElementsOf(call);
   if (given.empty()) return NewRows(call.tensors[0], Shape({}, static_cast<int64_t>(elements)));
-  int64_t count = 0;
-  int32_t dtype = 0;
-  int32_t device_type = 0;
-  TorchTensor* const block = given[0].get();
-  const int32_t failures = Torch().element_count_of(block, &count) |
-                           Torch().dtype_of(block, &dtype) |
-                           Torch().device_type_of(block, &device_type);
-  if (absl::Status status = Check(failures, "read a tensor"); !status.ok()) return status;
-  if (count != static_cast<int64_t>(elements) || dtype != Torch().float32_type() ||
-      device_type != call.tensors[0].device_type) {
+  if (given.size() > 1)
+    return absl::InvalidArgumentError("block: expected one tensor at most for the rows");
+  PlainTensor block;
+  absl::Status status = ReadTensor("block", given[0].get(), block);
+  if (!status.ok()) return status;
+  if (block.count != elements || block.type != ElementType::kFloat32 ||
+      !block.IsBeside(call.tensors[0])) {
     return absl::InvalidArgumentError(
-        absl::StrCat("block: expected ", elements, " float32 elements beside the keys"));
+        absl::StrCat("block: expected ", elements, " float32 elements on the device of the keys"));
+  }
+  for (const PlainTensor& keys : call.tensors) {
+    if (Overlap(block, keys)) return absl::InvalidArgumentError("block: overlaps the keys");
   }
   return std::move(given[0]);
 }
@@ -371,7 +377,7 @@ absl::StatusOr<TorchValue> LookUpShared(const Arguments& arguments, std::vector<
 absl::StatusOr<TorchValue> LookUpStacked(const Arguments& arguments) {
   const absl::StatusOr<Call> call = ReadCall(arguments, true);
   if (!call.ok()) return call.status();
-  const KeyTensor& all = call->tensors[0];
+  const PlainTensor& all = call->tensors[0];
   absl::StatusOr<Tensor> rows = NewRows(all, Shape(all.sizes, call->tables.dims[0]));
   if (!rows.ok()) return rows.status();
   const absl::Status status = LookUpBlock(call->tables, all, call->keys, *rows);
@@ -379,15 +385,16 @@ absl::StatusOr<TorchValue> LookUpStacked(const Arguments& arguments) {
   return AsValue(rows->release());
 }
 
-// Leaves the result on the stack, or the error with PyTorch.
+// Leaves the result on the stack, or the error with PyTorch, which makes a RuntimeError of it.
+// hps._torch tells by the beginning of the text that it is one of hps, and makes it an exception of
+// hps where no compiled program lies between.
 void Finish(absl::StatusOr<TorchValue> result, TorchValue* stack) {
   if (result.ok()) {
     stack[0] = *result;
     return;
   }
-  LastError() = result.status();
-  throw std::runtime_error(absl::StrCat(absl::StatusCodeToString(result.status().code()), ": ",
-                                        std::string(result.status().message())));
+  throw std::runtime_error(absl::StrCat("hps: ", absl::StatusCodeToString(result.status().code()),
+                                        ": ", std::string(result.status().message())));
 }
 
 void ListKernel(TorchValue* stack, uint64_t /*argument_count*/, uint64_t /*result_count*/) {
@@ -425,19 +432,10 @@ void RegisterTorch(nb::object finder) {
   }
 }
 
-// (code, message) of the last error of an operator on this thread, once; None if there is none.
-nb::object TakeError() {
-  const absl::Status error = std::exchange(LastError(), absl::OkStatus());
-  if (error.ok()) return nb::none();
-  const std::string_view message(error.message().data(), error.message().size());
-  return nb::make_tuple(static_cast<int>(error.code()), nb::str(message.data(), message.size()));
-}
-
 }  // namespace
 
 void BindTorch(nb::module_& module) {
   module.def("register_torch", RegisterTorch, nb::arg("finder"));
-  module.def("take_torch_error", TakeError);
 }
 
 }  // namespace hps::python

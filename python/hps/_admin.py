@@ -33,8 +33,9 @@ def import_table(store: str | os.PathLike, table: str, keys: Any = None, rows: A
                  partitions: int | None = None) -> dict:
     """Imports a table into the store at the path `store`, which is created if it does not exist.
 
-    import_table(path, "m/t", keys, rows): arrays. rows [n, dim] are float32, float16 or bfloat16
-        (as uint16 in NumPy); keys [n] are in any order, none twice.
+    import_table(path, "m/t", keys, rows): arrays. rows [n, dim] are float32, float16, bfloat16 (as
+        uint16 in NumPy) or float64, which is cast to float32; keys [n] are in any order, none
+        twice.
     import_table(path, "m/t", rows): rows alone, an array or a `torch.nn.Embedding`. Row i gets the
         key i.
     import_table(path, "m/t", from_path=PATH): the files of one table (docs/table_formats.md).
@@ -170,15 +171,34 @@ def _key_memory(keys: Any) -> Any:
 
 
 def _row_memory(rows: Any) -> Any:
-    """Rows for the extension, which wants to see their shape: a torch tensor as a NumPy view."""
+    """Rows for the extension, which wants to see their shape: a torch tensor as a NumPy view,
+    float64 as float32."""
     torch = sys.modules.get("torch")
-    if torch is None or not isinstance(rows, torch.Tensor):
-        if not hasattr(rows, "__dlpack__") and not hasattr(rows, "__array_interface__"):
-            raise TypeError(f"rows: expected an array [n, dim], found {type(rows).__name__}")
+    if torch is not None and isinstance(rows, torch.Tensor):
+        rows = _as_numpy(rows, "rows")
+        rows = rows.view(torch.int16).numpy().view(np.uint16) if rows.dtype is torch.bfloat16 \
+            else rows.numpy()
+    elif not any(hasattr(rows, name) for name in ("__dlpack__", "__array_interface__",
+                                                  "__array__")):
+        raise TypeError(f"rows: expected an array [n, dim], found {type(rows).__name__}")
+    elif not hasattr(rows, "__dlpack__") or str(getattr(rows, "dtype", "")) == "float64":
+        rows = np.asarray(rows)
+    if not isinstance(rows, np.ndarray):
         return rows
-    rows = _as_numpy(rows, "rows")
-    return rows.view(torch.int16).numpy().view(np.uint16) if rows.dtype is torch.bfloat16 \
-        else rows.numpy()
+    if rows.dtype == np.float64:
+        rows = _as_float32(rows)
+    return np.require(rows, requirements=("C_CONTIGUOUS", "ALIGNED"))
+
+
+def _as_float32(rows: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        narrow = rows.astype(np.float32)
+    beyond = np.isinf(narrow) & np.isfinite(rows)
+    if beyond.any():
+        at = np.unravel_index(beyond.argmax(), rows.shape)
+        raise InvalidArgumentError(f"rows: {rows[at]} at {list(map(int, at))} is beyond the range "
+                                   "of float32")
+    return narrow
 
 
 def _as_numpy(tensor: Any, argument: str) -> Any:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from hps._errors import FailedPreconditionError, InvalidArgumentError
 
 __all__ = ["HostKeys", "Kind", "Memory", "Rows", "Statuses", "check_apart", "kind_of",
-           "tell_written"]
+           "plain_keys", "tell_written"]
 
 # Keys whose rows are NumPy arrays, for the types of lookups.
 HostKeys: TypeAlias = "np.ndarray | Sequence[int] | int"
@@ -58,19 +58,18 @@ def _argument(name: str, table: str) -> str:
     return f"{name} of table '{table}'" if table else name
 
 
-_KEY_TYPES = ("int64", "uint64", "int32", "uint32")
+_KEY_TYPES = ("int64", "uint64", "int32", "uint32", "int16", "uint16", "int8", "uint8")
 
 
 def _check_type(found: str, expected: tuple[str, ...], argument: str) -> None:
     if found not in expected:
-        *most, last = expected
-        text = f"{', '.join(most)} or {last}" if most else last
+        text = "integers" if expected is _KEY_TYPES else expected[0]
         raise InvalidArgumentError(f"{argument}: expected {text}, found {found}")
 
 
 def _check_contiguous(is_contiguous: bool, argument: str) -> None:
     if not is_contiguous:
-        raise InvalidArgumentError(f"{argument}: not contiguous; pass a contiguous copy of it")
+        raise InvalidArgumentError(f"{argument}: not contiguous; pass an array that is")
 
 
 class Kind:
@@ -84,13 +83,17 @@ class Kind:
         if isinstance(keys, np.ndarray):
             return keys
         argument = _argument(name, table)
-        if isinstance(keys, (list, tuple, int)):
+        if isinstance(keys, (list, tuple, range, int)):
             return self._from_sequence(keys, argument)
         if hasattr(keys, "__dlpack__") or hasattr(keys, "__array_interface__"):
             try:
                 return np.from_dlpack(keys) if hasattr(keys, "__dlpack__") else np.asarray(keys)
             except (BufferError, RuntimeError, TypeError, ValueError) as error:
                 raise InvalidArgumentError(f"{argument}: {error}") from error
+        if hasattr(keys, "__array__"):  # pandas; whole numbers that may be missing are objects
+            array = np.asarray(keys)
+            return array if array.dtype.kind in "iu" else self._from_sequence(array.tolist(),
+                                                                              argument)
         raise TypeError(f"{argument}: expected an array of keys, found {type(keys).__name__}")
 
     def check_keys(self, keys: Any, argument: str) -> None:
@@ -100,7 +103,6 @@ class Kind:
                 raise TypeError(f"{argument}: expected an array of numbers in this machine's byte "
                                 f"order, found one of {keys.dtype}")
             _check_type(str(keys.dtype), _KEY_TYPES, argument)
-            _check_contiguous(keys.flags.c_contiguous, argument)
 
     def check_out(self, array: Any, table: str, shape: tuple) -> None:
         """Refuses memory that can't take rows of this shape."""
@@ -200,6 +202,21 @@ class Kind:
         raise NotImplementedError
 
 
+def plain_keys(keys: Any, torch: Any) -> Any:
+    """A tensor of keys as hps reads it: without gaps, and as 64 bits if they are narrower than what
+    its level reads."""
+    if not torch.compiler.is_compiling() and keys.is_neg():
+        # A view that says that its memory has the negatives of its values.
+        keys = keys.resolve_neg()
+    dtype = keys.dtype
+    if dtype is torch.int64:
+        return keys.contiguous()
+    is_integer = not dtype.is_floating_point and not dtype.is_complex and dtype != torch.bool
+    if is_integer and dtype.itemsize < (8 if keys.is_cuda else 4):
+        keys = keys.long()
+    return keys.contiguous()
+
+
 def _torch_operator() -> Any:
     """The module of the operator of hps; None with a PyTorch that is too old for it."""
     try:
@@ -234,12 +251,10 @@ class _Torch(Kind):
         if not isinstance(keys, self._tensor):
             raise TypeError(f"{_argument(name, table)}: expected a torch tensor as the other keys "
                             f"are, found {type(keys).__name__}")
-        # A view may say that its memory has the negatives of its values.
-        return keys.resolve_neg()
+        return plain_keys(keys, self._torch)
 
     def check_keys(self, keys: Any, argument: str) -> None:
         _check_type(self._name_of(keys), _KEY_TYPES, argument)
-        _check_contiguous(keys.is_contiguous(), argument)
 
     def check_out(self, array: Any, table: str, shape: tuple) -> None:
         if (array.shape == shape and array.dtype is self._float32 and not array.requires_grad
@@ -275,14 +290,15 @@ class _Torch(Kind):
         if self._operator is None:
             return None
         if self._torch.compiler.is_compiling():
+            keys = [plain_keys(some, self._torch) for some in keys]
             return self._operator.lookup(keys, session._name, plan.text)
         try:
             if any(map(self._is_negative, keys)):
                 return None
             block = self._operator.block_for(session._memory, keys, plan.dims)
             rows = self._operator.lookup_shared(keys, block, session._name, plan.text)
-        except (AttributeError, NotImplementedError, RuntimeError, TypeError):
-            error = self._operator.error_of_operator()
+        except (AttributeError, NotImplementedError, RuntimeError, TypeError) as raised:
+            error = self._operator.error_of_operator(raised)
             if error is None or isinstance(error, (FailedPreconditionError,
                                                    InvalidArgumentError)):
                 return None  # the other way has a message that names the argument
@@ -334,12 +350,6 @@ class _TorchOnDevice(_Torch):
         super().__init__(torch)
         self._place = place
         self._number = self.device = place.index
-
-    def keys(self, keys: Any, name: str, table: str = "") -> Any:
-        keys = super().keys(keys, name, table)
-        if keys.dtype == self._torch.int32:
-            return keys.long()
-        return keys
 
     def take_rows(self, memory: Memory, count: int) -> Any:  # noqa: ARG002, the host's
         return self._torch.empty(count, dtype=self._torch.float32, device=self._place)

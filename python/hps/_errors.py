@@ -108,6 +108,8 @@ BY_CODE = {
     9: FailedPreconditionError, 10: AbortedError, 11: OutOfRangeError, 12: UnimplementedError,
     13: InternalError, 14: UnavailableError, 15: DataLossError, 16: UnauthenticatedError}
 
+BY_NAME = {kind.code: kind for kind in BY_CODE.values()}
+
 _CODES = {kind.code: number for number, kind in BY_CODE.items()}
 _INTERNAL = 13
 

@@ -109,9 +109,10 @@ class Session:
         `lookup({table: keys, ...})` returns a dictionary of such arrays from one lookup, which sees
         one version of the model.
 
-        Keys are int64, uint64 (bit for bit), int32 or uint32 (widened). NumPy arrays give NumPy
-        arrays; so do lists, and arrays of other packages that have DLPack. torch tensors give torch
-        tensors. If the keys are tensors on the session's GPU, the rows are there too, and are ready
+        Keys are integers of any width; uint64 is taken bit for bit. NumPy arrays give NumPy arrays;
+        so do lists, Series of pandas, and arrays of other packages that have DLPack or `__array__`.
+        torch tensors give torch tensors. Contiguous int64 and uint64 are read without a copy. If
+        the keys are tensors on the session's GPU, the rows are there too, and are ready
         in the order of torch's current stream.
 
         status: True: return (rows, statuses). A status tells how a key was answered (`Status`, as

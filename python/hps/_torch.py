@@ -18,6 +18,7 @@ torch.compile and torch.export need.
 from __future__ import annotations
 
 import operator
+import re
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +26,7 @@ from typing import Any
 import torch
 
 from hps import _hps
-from hps._errors import BY_CODE, Error, FailedPreconditionError, error_as_tuple
+from hps._errors import BY_NAME, Error, FailedPreconditionError, error_as_tuple
 
 __all__ = ["block_for", "error_of_operator", "lookup", "lookup_shared", "lookup_stacked", "rows",
            "stores", "tables_text"]
@@ -39,6 +40,9 @@ _TAGS = tuple(getattr(torch.Tag, name) for name in ("cudagraph_unsafe",)
 
 # Smaller blocks come from memory that PyTorch's allocator keeps.
 _BLOCK_ELEMENTS_MIN = 1 << 16
+
+# How the kernels begin the text of an error: "hps: NOT_FOUND: ...".
+_ERROR = re.compile(r"hps: ([A-Z_]+): (.*)", re.DOTALL)
 
 _LIBRARY = torch.library.Library("hps", "FRAGMENT")
 _LIBRARY.define("lookup(Tensor[] keys, str source, str tables) -> Tensor[]", tags=_TAGS)
@@ -87,10 +91,11 @@ def tables_text(dims: Sequence[tuple[str, int]]) -> str:
     return "\n".join(f"{table}:{dim}" for table, dim in dims)
 
 
-def error_of_operator() -> Error | None:
-    """The exception for the last operator of this thread that failed, or None."""
-    error: Any = _hps.take_torch_error()
-    return None if error is None else BY_CODE.get(error[0], Error)(error[1])
+def error_of_operator(raised: BaseException) -> Error | None:
+    """The exception of hps that an operator's RuntimeError stands for; None if PyTorch, or another
+    operator, raised it."""
+    found = _ERROR.match(str(raised))
+    return None if found is None else BY_NAME.get(found[1], Error)(found[2])
 
 
 def block_for(memory: Any, keys: Sequence[torch.Tensor], dims: Sequence[int]) -> list:
@@ -110,8 +115,8 @@ def rows(keys: list[torch.Tensor], session: Any, tables: str, dims: Sequence[int
     try:
         block = block_for(session._memory, keys, dims)
         return lookup_shared(keys, block, session._name, tables)
-    except RuntimeError:
-        error = error_of_operator()
+    except RuntimeError as raised:
+        error = error_of_operator(raised)
         if error is None:
             raise
     raise error

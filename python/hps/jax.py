@@ -32,7 +32,6 @@ except ImportError:
 __all__ = ["lookup"]
 
 _TARGET = "hps_lookup"
-_KEY_DTYPES = ("int32", "uint32", "int64", "uint64")
 
 for _platform, _handler in _hps.jax_handlers().items():
     jax.ffi.register_ffi_target(_TARGET, _handler, platform=_platform)
@@ -105,12 +104,14 @@ def _words(keys: jax.Array) -> jax.Array:
 def _keys(keys: Any, table: str) -> jax.Array:
     """`keys` as an array of JAX, which would cut 64 bits down to 32 without a word."""
     argument = f"keys of table '{table}'"
-    if not isinstance(keys, (jax.Array, np.ndarray, list, tuple, int)):
+    is_host = isinstance(keys, (np.ndarray, list, tuple, int)) or hasattr(keys, "__array__")
+    if not isinstance(keys, jax.Array) and not is_host:
         raise TypeError(f"{argument}: expected an array of keys, found {type(keys).__name__}")
     given = keys if isinstance(keys, jax.Array) else _as_numpy(keys, argument)
-    if str(given.dtype) not in _KEY_DTYPES:
-        raise InvalidArgumentError(f"{argument}: expected int32, uint32, int64 or uint64, found "
-                                   f"{given.dtype}")
+    if given.dtype.kind not in "iu":
+        raise InvalidArgumentError(f"{argument}: expected integers, found {given.dtype}")
+    if given.dtype.itemsize < np.dtype(np.int32).itemsize:
+        given = given.astype(np.int32)
     array = jnp.asarray(given)
     if array.dtype != given.dtype and given.size > 0 and not _fits(given, array.dtype):
         raise InvalidArgumentError(f"{argument}: a key has more than 32 bits; call "

@@ -39,6 +39,7 @@ __all__ = ["Init", "LookupLayer", "SparseLookupLayer", "lookup"]
 
 _COMBINERS = ("mean", "sqrtn", "sum")
 _KEY_DTYPES = (tf.int32, tf.int64)
+_NARROW_DTYPES = (tf.int8, tf.int16, tf.uint8, tf.uint16, tf.uint32)
 
 
 class _Stores:
@@ -158,6 +159,8 @@ def _keys(keys: Any, argument: str) -> tf.Tensor:
     if isinstance(keys, (list, tuple, int)):
         keys = tf.convert_to_tensor(keys, tf.int64)
     tensor = tf.convert_to_tensor(keys)
+    if tensor.dtype in _NARROW_DTYPES:
+        return tf.cast(tensor, tf.int64)
     if tensor.dtype not in _KEY_DTYPES:
         raise InvalidArgumentError(f"{argument}: expected int32 or int64, found "
                                    f"{tensor.dtype.name}")

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hps._arguments import text
+from hps._arrays import plain_keys
 from hps._errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from hps._store import Store
 
@@ -61,14 +62,7 @@ def _prepare(keys: torch.Tensor, argument: str) -> torch.Tensor:
     """Keys as the operators take them."""
     if not isinstance(keys, torch.Tensor):
         raise TypeError(f"{argument}: expected a torch tensor, found {type(keys).__name__}")
-    if not torch.compiler.is_compiling() and keys.is_neg():
-        # A view that says that its memory has the negatives of its values.
-        keys = keys.resolve_neg()
-    if keys.dtype is torch.int64 and keys.is_contiguous():
-        return keys
-    if keys.is_cuda and keys.dtype == torch.int32:
-        keys = keys.long()
-    return keys.contiguous()
+    return plain_keys(keys, torch)
 
 
 class _Tables(torch.nn.Module):
@@ -213,10 +207,13 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     tables: the table of each feature, {"user_id": "dlrm/user", ...}, all of one model. Features may
         share a table.
-    mode: "sum", "mean" or "max"; weights of the KeyedJaggedTensor need "sum".
+    mode: "sum", "mean" or "max".
+    is_weighted: True: a row counts as often as the weight of its key in the KeyedJaggedTensor says;
+        needs the mode "sum". False: weights are ignored.
     """
 
-    def __init__(self, store: Store, tables: Mapping[str, str], *, mode: str = "sum"):
+    def __init__(self, store: Store, tables: Mapping[str, str], *, mode: str = "sum",
+                 is_weighted: bool = False):
         super().__init__()
         try:
             from torchrec.sparse.jagged_tensor import KeyedTensor
@@ -224,14 +221,21 @@ class EmbeddingBagCollection(torch.nn.Module):
             raise ImportError("hps.torch.EmbeddingBagCollection needs torchrec: pip install "
                               "torchrec") from None
         _check_mode(mode)
+        if is_weighted and mode != "sum":
+            raise InvalidArgumentError(f"is_weighted: expected the mode 'sum', found {mode!r}")
         if len({text(table, "tables").partition("/")[0] for table in tables.values()}) != 1:
             raise InvalidArgumentError("tables: expected tables of one model, 'model/table', found "
                                        f"{sorted(set(tables.values()))}")
         self.embedding_dims = {feature: _dim(store, table) for feature, table in tables.items()}
         self.tables = dict(tables)
         self.mode = mode
+        self._is_weighted = is_weighted
         self._store = store
         self._keyed_tensor = KeyedTensor
+
+    def is_weighted(self) -> bool:
+        """Whether rows are weighted, as torchrec's."""
+        return self._is_weighted
 
     @torch.compiler.disable
     def forward(self, features: Any) -> Any:
@@ -240,6 +244,8 @@ class EmbeddingBagCollection(torch.nn.Module):
         if len(set(features.stride_per_key())) > 1:
             raise InvalidArgumentError("features: expected as many bags of one feature as of each "
                                        f"other, found {features.stride_per_key()}")
+        if self._is_weighted and features.weights_or_none() is None:
+            raise InvalidArgumentError("features: expected weights, because is_weighted is True")
         bags = {name: self._bags(features, name) for name in self.tables}
         rows = self._rows({name: keys for name, (keys, _, _) in bags.items()})
         pooled = [torch.nn.functional.embedding_bag(
@@ -251,7 +257,7 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     def _bags(self, features: Any, name: str) -> tuple[torch.Tensor, torch.Tensor, Any]:
         """The keys of one feature, the offsets of its bags, which end with the number of keys, and
-        the weights of its keys, or None."""
+        the weights of its keys, or None if they do not count."""
         try:
             number = features.keys().index(name)
         except ValueError:
@@ -261,9 +267,8 @@ class EmbeddingBagCollection(torch.nn.Module):
         begin = sum(batch[:number])
         offsets = features.offsets()[begin:begin + batch[number] + 1]
         span = slice(int(offsets[0]), int(offsets[-1]))
-        weights = features.weights_or_none()
         return (features.values()[span], offsets - offsets[0],
-                None if weights is None else weights[span])
+                features.weights()[span] if self._is_weighted else None)
 
     def _rows(self, keys: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """The rows of the keys of each feature."""
@@ -277,4 +282,4 @@ class EmbeddingBagCollection(torch.nn.Module):
         return {name: next(parts[self.tables[name]]) for name in keys}
 
     def extra_repr(self) -> str:
-        return f"{self.tables!r}, mode={self.mode!r}"
+        return f"{self.tables!r}, mode={self.mode!r}, is_weighted={self._is_weighted}"

@@ -81,7 +81,7 @@ class ProcessTest(support.StoreTestCase):
                     (">i8", lambda: session.lookup("u", keys.astype(">i8"))),
                     ("float64", lambda: session.lookup("u", keys.astype(np.float64))),
                     ("bool", lambda: session.lookup("u", keys > 1)),
-                    ("float64", lambda: store.apply("m/u", keys, np.ones((3, 4)))),
+                    ("int64", lambda: store.apply("m/u", keys, np.ones((3, 4), np.int64))),
                     ("str", lambda: session.lookup("u", keys, hit_rate_threshold="x")),
                     ("dim: .*-1|dim: .*int", lambda: hps.import_table(self.path, "m/v", keys,
                                                                       dim=-1)),

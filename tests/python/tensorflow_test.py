@@ -180,12 +180,13 @@ class TensorflowTest(support.StoreTestCase):
                 self.layer(**options).call(keys)
 
     def test_errors_of_the_operator(self) -> None:
-        operator, keys = hps.tensorflow._operators.hps_lookup, [tf.constant([1])]
+        operator, keys = hps.tensorflow._operators.hps_lookup, [tf.constant([1, 2, 3])]
         path = str(self.path)
         for source, tables, kind, text in (
                 (path, "ctr/user:9", tf.errors.FailedPreconditionError, "expected the dim 9"),
                 (path, "ctr/usr:8", tf.errors.NotFoundError, "ctr/usr"),
                 (path, "ctr/user", tf.errors.InvalidArgumentError, "model/table:dim"),
+                (path, f"ctr/user:{2**62}", tf.errors.InvalidArgumentError, "model/table:dim"),
                 (path, "ctr/user:8\nctr/item:16", tf.errors.InvalidArgumentError, "each table"),
                 (str(self.directory / "nothing"), "ctr/user:8", tf.errors.NotFoundError,
                  "nothing")):

@@ -55,9 +55,39 @@ class CollectionTest(support.StoreTestCase):
                 self.assert_as_torchrec(ours(features), self.theirs(pooling)(features))
 
     def test_weights(self) -> None:
+        """Weights count if the module is told so, as in torchrec."""
         features = features_of([[2, 0], [0, 1], [1, 3], [0, 5]], weighted=True)
-        ours = hps.torch.EmbeddingBagCollection(self.store, TABLES)
-        self.assert_as_torchrec(ours(features), self.theirs(PoolingType.SUM, True)(features))
+        for options in ({}, {"is_weighted": False}, {"is_weighted": True}):
+            ours = hps.torch.EmbeddingBagCollection(self.store, TABLES, **options)
+            theirs = self.theirs(PoolingType.SUM, **options)
+            with self.subTest(options=options):
+                self.assert_as_torchrec(ours(features), theirs(features))
+                self.assertEqual(ours.is_weighted(), theirs.is_weighted())
+        mean = hps.torch.EmbeddingBagCollection(self.store, TABLES, mode="mean")
+        self.assert_as_torchrec(mean(features), self.theirs(PoolingType.MEAN)(features))
+
+    def test_the_values_of_weights(self) -> None:
+        features = KeyedJaggedTensor(keys=["viewer"], values=torch.tensor([1, 2]),
+                                     lengths=torch.tensor([2]), weights=torch.tensor([10.0, 100]))
+        one, two = (torch.from_numpy(support.row_of("user", np.array([key]))) for key in (1, 2))
+        tables = {"viewer": "ctr/user"}
+        for options, expected in (({}, one + two), ({"is_weighted": True}, 10 * one + 100 * two),
+                                  ({"mode": "mean"}, (one + two) / 2),
+                                  ({"mode": "max"}, torch.maximum(one, two))):
+            bags = hps.torch.EmbeddingBagCollection(self.store, tables, **options)
+            with self.subTest(options=options):
+                torch.testing.assert_close(bags(features).values(), expected, rtol=0, atol=0)
+
+    def test_weights_that_are_missing_or_can_not_count(self) -> None:
+        weighted = hps.torch.EmbeddingBagCollection(self.store, TABLES, is_weighted=True)
+        plain = features_of([[2, 0], [0, 1], [1, 3], [0, 5]])
+        with self.assertRaisesRegex(AssertionError, "doesn't have weights"):
+            self.theirs(PoolingType.SUM, True)(plain)
+        with self.assertRaisesRegex(hps.InvalidArgumentError, "features: expected weights"):
+            weighted(plain)
+        for mode in ("mean", "max"):
+            with self.assertRaisesRegex(hps.InvalidArgumentError, "is_weighted: .*'sum'"):
+                hps.torch.EmbeddingBagCollection(self.store, TABLES, mode=mode, is_weighted=True)
 
     def test_absent_keys_and_empty_features(self) -> None:
         ours = hps.torch.EmbeddingBagCollection(self.store, {"viewer": "ctr/user"})

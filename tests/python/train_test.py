@@ -56,6 +56,17 @@ class AgainstTorchTest(unittest.TestCase):
         for name, bag in (("pairs", pairs), ("ragged", ragged)):
             np.testing.assert_allclose(embed.rows(name)[1], bag.weight.detach(), atol=1e-5)
 
+    def test_views_of_negatives(self) -> None:
+        """PyTorch has views whose values are the negatives of what is in their memory."""
+        embed = ht.EmbeddingCollection([ht.Table("a", 2, optimizer=ht.SGD(lr=1.0),
+                                                 init=ht.Uniform(0, 0))])
+        keys, weights = torch._neg_view(torch.tensor([-3])), torch._neg_view(torch.tensor([-5.0]))
+        out = embed({"a": (keys, None, weights)})["a"]
+        out.register_hook(lambda gradient: torch._neg_view(gradient.clone()))
+        out.sum().backward()  # the gradient is -1
+        keys, rows = embed.rows("a")
+        self.assertEqual((keys.tolist(), rows.tolist()), ([3], [[5.0, 5.0]]))
+
     def test_sgd(self) -> None:
         self.compare(ht.SGD(lr=0.1), lambda rows: torch.optim.SGD(rows, lr=0.1))
 

@@ -7,6 +7,9 @@ import torch
 from hps.train._table import POOLINGS, Table
 
 
+_NARROW = (torch.int8, torch.int16, torch.int32, torch.uint8, torch.uint16, torch.uint32)
+
+
 @dataclasses.dataclass
 class Batch:
     """Keys, and the offsets at which their bags begin. Without offsets, every key is a bag."""
@@ -34,15 +37,20 @@ class Batch:
                 POOLINGS[self.table.pooling])
 
 
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The values in memory as the engine reads it: without gaps, and not as their negatives."""
+    return tensor.detach().contiguous().resolve_neg()
+
+
 def _plain(table: Table, name: str, tensor, dtype) -> torch.Tensor:
     tensor = torch.as_tensor(tensor, device="cpu")
-    if dtype == torch.int64 and tensor.dtype in (torch.int32, torch.uint32):
+    if dtype == torch.int64 and tensor.dtype in _NARROW:
         tensor = tensor.to(torch.int64)
     if dtype == torch.int64 and tensor.dtype == torch.uint64:
         tensor = tensor.view(torch.int64)
     if tensor.dtype != dtype:
         raise TypeError(f"table {table.name!r}: {name} must be {dtype}, not {tensor.dtype}")
-    return tensor.detach().contiguous()
+    return plain(tensor)
 
 
 def make_batch(table: Table, value) -> Batch:

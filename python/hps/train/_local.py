@@ -3,7 +3,7 @@
 import torch
 
 from hps._hps import train as _engine
-from hps.train._batch import Batch
+from hps.train._batch import Batch, plain
 from hps.train._table import learning_rate
 
 
@@ -47,7 +47,7 @@ class LocalTables:
         for table, step, gradient in zip(tables, steps, gradients):
             if gradient is None:
                 continue
-            gradient = gradient.detach().to(torch.float32).contiguous()
+            gradient = plain(gradient.to(torch.float32))
             kept.append(gradient)
             calls.append((self.shards[table.name], step, gradient.data_ptr(), gradient.numel(),
                           learning_rate(table), scale))

@@ -233,7 +233,7 @@ class RankedTables:
             rates = [learning_rate(table) for table in work.tables]
             factors = zlib.crc32(struct.pack(f"{len(rates) + 1}d", *rates, scale))
             gradients = [
-                None if gradient is None else gradient.detach().to(torch.float32).contiguous()
+                None if gradient is None else plain(gradient.to(torch.float32))
                 for gradient in gradients]
             step.sum_gradients(
                 [0 if gradient is None else gradient.data_ptr() for gradient in gradients],
