@@ -137,8 +137,8 @@ install_packages() {
   fi
   say "installing $# packages from Debian: $*"
   "${as_root[@]}" apt-get update -qq
-  # Tests need the programs of this package and no daemon: systemd starts no masked unit, and scripts
-  # of init nothing in runlevel 1.
+  # Tests need the programs of this package and no daemon: systemd starts no masked unit, and init's
+  # scripts start nothing in runlevel 1.
   if [[ " $* " == *" prometheus="* ]]; then
     "${as_root[@]}" install -d /etc/systemd/system
     "${as_root[@]}" ln -sfn /dev/null /etc/systemd/system/prometheus.service

@@ -1,4 +1,4 @@
-"""The alerts of deploy/prometheus: promtool makes each fire, and none fires for a healthy server."""
+"""The alerts of deploy/prometheus: promtool makes each fire, and a healthy server fires none."""
 
 import json
 import re
@@ -58,8 +58,8 @@ HEALTHY = {
     "hps_recovery_unverified": [({}, for_ever(0))],
     "hps_shared_lag_records": [(QUEUE, for_ever(300))],
 }
-# What differs from it when an alert fires, and the labels of the alert beside the server's (None: it
-# has no server).
+# What differs from it when an alert fires, and the labels of the alert beside the server's (None:
+# it has no server).
 FIRING = {
     "HpsDown": ({"up": [({}, for_ever(0))]}, {}),
     "HpsAbsent": ({"up": []}, None),
@@ -68,8 +68,9 @@ FIRING = {
     "HpsNotReady": ({"hps_ready": [({}, for_ever(0))]}, {}),
     "HpsModelNotServed": ({"hps_model_ready": [({"model": "m"}, for_ever(0))]}, {"model": "m"}),
     "HpsTierDown": ({"hps_tier_up": [({"tier": "l2"}, for_ever(0))]}, {"tier": "l2"}),
-    "HpsTierErrors": ({"hps_tier_errors_total": [({"tier": "l3", "code": "UNKNOWN"}, growing(0.2))]},
-                      {"tier": "l3", "code": "UNKNOWN"}),
+    "HpsTierErrors": (
+        {"hps_tier_errors_total": [({"tier": "l3", "code": "UNKNOWN"}, growing(0.2))]},
+        {"tier": "l3", "code": "UNKNOWN"}),
     "HpsDegradedAnswers": (
         {"hps_lookup_keys_total": [({"table": "m/t", "status": "default_degraded"}, growing(2)),
                                    ({"table": "m/t", "status": "hit_l2"}, growing(1000))]},
@@ -137,8 +138,8 @@ class FiringTest(unittest.TestCase):
                 {"labels": selector("ALERTS", labels | {"alertname": alert, "alertstate": "firing",
                                                         "severity": severity[alert]}), "value": 1}
                 for alert, labels in alerts.items()]
-            made.append({"interval": f"{PERIOD_S}s", "name": name, "input_series": series_of(samples),
-                         "promql_expr_test": [
+            made.append({"interval": f"{PERIOD_S}s", "name": name,
+                         "input_series": series_of(samples), "promql_expr_test": [
                              {"expr": 'ALERTS{alertstate="firing"}', "eval_time": f"{MINUTES - 1}m",
                               "exp_samples": expected}]})
         with tempfile.TemporaryDirectory() as folder:

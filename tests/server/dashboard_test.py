@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-import shutil
+import os
 import struct
 import time
 import unittest
@@ -130,7 +130,8 @@ class DashboardTest(support.ServerTestCase):
 
     def test_its_header_is_red_and_says_what_is_wrong(self) -> None:
         """A model that is not loaded, a disk that is nearly full, and brokers that are away."""
-        free = shutil.disk_usage(self.directory).free
+        disk = os.statvfs(self.directory)  # the store counts what root alone may use if it is root
+        free = disk.f_frsize * (disk.f_bavail if os.geteuid() else disk.f_bfree)
         server = self.serve_ready(
             store=f'free_bytes_min = "{free // 2 >> 20}MiB"\n', environment={"HPS_TOKEN": TOKEN},
             security="repository_control = true",

@@ -33,7 +33,7 @@ class DeployChecks(unittest.TestCase):
             self.assertIn("memory", container["resources"]["limits"], container["name"])
             self.assertEqual(set(container["resources"]["requests"]), {"cpu", "memory"})
             probes = [container.get(kind) for kind in ("readinessProbe", "livenessProbe")]
-            what = [{kind: probe[kind] for kind in probe if kind in ("exec", "httpGet", "tcpSocket")}
+            what = [{kind: probe.get(kind) for kind in ("exec", "httpGet", "tcpSocket")}
                     for probe in probes if probe]
             if what:
                 self.assertNotEqual(what[0], what[1], "both probes see the same")

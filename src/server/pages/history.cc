@@ -42,9 +42,7 @@ Json SampleJson(const HistorySample& sample) {
           {"freshness", sample.freshness}};
 }
 
-}  // namespace
-
-HistorySample TakeHistorySample(const StatisticsSource& statistics, const Store& store) {
+HistorySample TakeSample(const StatisticsSource& statistics, const Store& store) {
   const ServerStatistics server = statistics.Snapshot();
   const StoreStatistics stored = store.Statistics();
   const UpdateStatistics& updates = stored.updates;
@@ -67,6 +65,8 @@ HistorySample TakeHistorySample(const StatisticsSource& statistics, const Store&
   for (const TableStatistics& table : stored.tables) AddTo(sample.keys, table.keys.by_status);
   return sample;
 }
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<History>> History::Start(const StatisticsSource& statistics,
                                                         const Store& store, Duration period) {
@@ -91,7 +91,7 @@ History::~History() {
 void History::Sampler::Run() {
   do {
     try {
-      history_.Add(TakeHistorySample(history_.statistics_, history_.store_));
+      history_.Add(TakeSample(history_.statistics_, history_.store_));
     } catch (const std::bad_alloc&) {
       // A gap in the charts is better than a server that ends.
     }

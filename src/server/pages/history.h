@@ -83,6 +83,4 @@ class History {
   std::unique_ptr<WorkerPool> thread_;
 };
 
-HistorySample TakeHistorySample(const StatisticsSource& statistics, const Store& store);
-
 }  // namespace hps::server

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "server/pages/assets.h"
+#include "server/pages/history.h"
 #include "server/pages/test_pages_world.h"
 
 namespace hps::server {
@@ -50,8 +51,30 @@ TEST_F(PagesTest, HasTheFourPages) {
   EXPECT_THAT(Body("/api/lookup", "table=m/t&key=0"), HasSubstr("\"row\":[1,1.5]"));
 }
 
+TEST_F(PagesTest, TheHistoryIsMadeAtMostFourTimesASecond) {
+  FakePageStatistics measured;
+  auto history = History::Start(measured, *store_, std::chrono::hours(24));
+  ASSERT_TRUE(history.ok()) << history.status();
+  pages_ = MakePages({.config = &config_,
+                      .store = store_.get(),
+                      .statistics = &statistics_,
+                      .repository = &repository_,
+                      .history = history->get(),
+                      .clock = &clock_});
+  (*history)->Add({.unix_ms = 17});
+  const std::string first = Body("/api/history");
+  EXPECT_THAT(first, HasSubstr("\"unix_ms\":17,"));
+  EXPECT_EQ(pages_->Get("/api/history", "")->content_type, "application/json");
+  (*history)->Add({.unix_ms = 18});
+  clock_.now += std::chrono::milliseconds(249);
+  EXPECT_EQ(Body("/api/history"), first);
+  clock_.now += std::chrono::milliseconds(1);
+  EXPECT_THAT(Body("/api/history"), HasSubstr("\"unix_ms\":18,"));
+}
+
 TEST_F(PagesTest, OtherPathsAreNotFound) {
-  for (const char* path : {"", "/x", "/metrics/", "/assets/", "/assets/../pages.cc", "/api"}) {
+  for (const char* path :
+       {"", "/x", "/metrics/", "/assets/", "/assets/../pages.cc", "/api", "/api/history"}) {
     EXPECT_EQ(pages_->Get(path, "").status().code(), absl::StatusCode::kNotFound) << path;
   }
   EXPECT_EQ(pages_->Get("/api/lookup", "table=m/t").status().code(),
