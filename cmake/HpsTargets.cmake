@@ -33,8 +33,8 @@ endif()
 # time of full debug information. Assertions per key (HPS_DCHECK) are on in sanitizer builds.
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
 
-# A unit includes its sources by their whole paths. Without this, __FILE__ would have the folder of
-# the checkout in each object, and ccache would compile for a second checkout all that the first has.
+# A unit includes its sources by their whole paths. Without this, __FILE__ would put the checkout's
+# folder into each object, and ccache would compile for each checkout what it has compiled before.
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>")
 
 add_library(hps_options INTERFACE)
