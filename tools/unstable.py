@@ -17,7 +17,7 @@ import json
 import pathlib
 import re
 
-MISSED_WAIT = "missed wait: "  # as src/testing/await.h and tests/waiting.py have it
+MISSED_WAIT = "missed wait: "  # as src/testing/await.h and tests/common/waiting.py have it
 TRIES = 3
 KNOWN_MAX = 10  # cases in the list
 LISTED_MAX = 2  # of them in a run
