@@ -131,13 +131,14 @@ class Store:
                      default: float | None = None, default_file: str | os.PathLike | None = None,
                      tensor: str | None = None, threads: int | None = None,
                      progress: Progress = None, import_id: str | None = None,
-                     stream_from: str | None = None, partitions: int | None = None) -> dict:
+                     stream_from: str | None = None, partitions: int | None = None,
+                     key_column: str | None = None) -> dict:
         """As `hps.import_table`, into this open store. Its model switches before this returns."""
         return _import_into(self._store, table, keys, rows, {
             "from_path": from_path, "format": format, "dim": dim, "dtype": dtype,
             "default": default, "default_file": default_file, "tensor": tensor,
             "threads": threads, "progress": progress, "import_id": import_id,
-            "stream_from": stream_from, "partitions": partitions})
+            "stream_from": stream_from, "partitions": partitions, "key_column": key_column})
 
     def export(self, table: str, to: str | os.PathLike | None = None, *,
                format: str | None = None,  # noqa: A002, the name of the command's option
