@@ -18,9 +18,9 @@
 
 namespace hps::python {
 
-// An open store, as Python code holds it.
+// An open store, as Python code holds it. Several may be of one store, which closes with the last.
 struct OpenStore {
-  OpenStore(Config store_config, std::unique_ptr<Store> store)
+  OpenStore(Config store_config, std::shared_ptr<Store> store)
       : config(std::move(store_config)), handle(std::move(store), "store") {}
 
   const Config config;

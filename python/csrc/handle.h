@@ -1,4 +1,5 @@
-// Owns a C++ object for Python code, which may close it while another thread uses it, and may fork.
+// Owns a C++ object for Python code, alone or with other handles. The code may close the handle
+// while another thread uses it, and may fork.
 //
 // The threads of a store exist only in the process that opened it. In a forked child, Use raises
 // hps.FailedPreconditionError, and the object is not destroyed, because that would wait for them.
@@ -20,7 +21,7 @@ template <typename T>
 class Handle {
  public:
   // `what` names the object in messages: "store".
-  Handle(std::unique_ptr<T> object, const char* what)
+  Handle(std::shared_ptr<T> object, const char* what)
       : object_(std::move(object)), what_(what), fork_count_(ForkCount()) {}
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
@@ -36,6 +37,9 @@ class Handle {
       Raise(absl::FailedPreconditionError(std::string("this ") + what_ + " is closed"));
     return object_;
   }
+
+  // Whether Use would give it.
+  bool is_open() const { return object_ != nullptr && fork_count_ == ForkCount(); }
 
   // Gives the object up, which ends with its last user.
   void Close() {

@@ -237,6 +237,7 @@ void BindSession(nb::module_& module) {
   nb::class_<LookupCancel>(module, "Cancel").def(nb::init<>()).def("cancel", &LookupCancel::Cancel);
   nb::class_<ModelSession>(module, "Session")
       .def("close", [](ModelSession& session) { session.handle.Close(); })
+      .def_prop_ro("is_open", [](const ModelSession& session) { return session.handle.is_open(); })
       .def("tables", Tables)
       .def("lookup", Lookup, nb::arg("tables"), nb::arg("keys"), nb::arg("outputs"),
            nb::arg("options").none())

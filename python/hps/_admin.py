@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from hps import _hps
+from hps import _frames, _hps
 from hps._arguments import text
 from hps._arrays import kind_of
 from hps._errors import InvalidArgumentError
@@ -30,7 +30,7 @@ def import_table(store: str | os.PathLike, table: str, keys: Any = None, rows: A
                  default_file: str | os.PathLike | None = None, tensor: str | None = None,
                  threads: int | None = None, progress: Progress = None,
                  import_id: str | None = None, stream_from: str | None = None,
-                 partitions: int | None = None) -> dict:
+                 partitions: int | None = None, key_column: str | None = None) -> dict:
     """Imports a table into the store at the path `store`, which is created if it does not exist.
 
     import_table(path, "m/t", keys, rows): arrays. rows [n, dim] are float32, float16, bfloat16 (as
@@ -38,14 +38,19 @@ def import_table(store: str | os.PathLike, table: str, keys: Any = None, rows: A
         twice.
     import_table(path, "m/t", rows): rows alone, an array or a `torch.nn.Embedding`. Row i gets the
         key i.
+    import_table(path, "m/t", frame, key_column=NAME): a DataFrame of pandas or polars. The other
+        columns, in their order, are the elements of the rows; if there is one other, it may have
+        lists that are the rows.
     import_table(path, "m/t", from_path=PATH): the files of one table (docs/table_formats.md).
+        NAME.parquet, or a folder with format="parquet", is read as a DataFrame, by pyarrow.
+        NAME.npz has the arrays "keys" and "rows", or "rows" alone. Both are read into memory.
     import_table(path, "m", from_path=PATH): a folder with a sub-folder for each table of the model.
         All of its tables switch together.
     import_table(path, "m", from_path="redis://HOST:PORT"): tables in a Redis of HugeCTR.
 
     Options for files only:
-    format: "auto" (the default), "hugectr", "npy", "safetensors", "hugectr-bin", "hugectr-rocksdb"
-        or "hugectr-redis".
+    format: "auto" (the default), "hugectr", "npy", "safetensors", "hugectr-bin", "hugectr-rocksdb",
+        "hugectr-redis", "parquet" or "npz".
     dim: elements of a row, required if the files do not tell, otherwise compared.
     tensor: the tensor of a safetensors file.
     partitions: HugeCTR's num_partitions, for a Redis; None: 8.
@@ -71,7 +76,8 @@ def import_table(store: str | os.PathLike, table: str, keys: Any = None, rows: A
     return _import_into((_as_path(store, "store"), None), table, keys, rows, {
         "from_path": from_path, "format": format, "dim": dim, "dtype": dtype, "default": default,
         "default_file": default_file, "tensor": tensor, "threads": threads, "progress": progress,
-        "import_id": import_id, "stream_from": stream_from, "partitions": partitions})
+        "import_id": import_id, "stream_from": stream_from, "partitions": partitions,
+        "key_column": key_column})
 
 
 def _import_into(target: Any, table: str, keys: Any, rows: Any, options: dict) -> dict:
@@ -82,6 +88,7 @@ def _import_into(target: Any, table: str, keys: Any, rows: Any, options: dict) -
         if options[name] is not None:
             options[name] = _as_path(options[name], name)
     options["progress"] = _progress(options["progress"], f"import {table}")
+    keys, rows = _read_frames(keys, rows, options)
     if options["from_path"] is not None:
         return _hps.import_table(target, table, None, None, options)
     for name in _FILE_OPTIONS:
@@ -94,6 +101,23 @@ def _import_into(target: Any, table: str, keys: Any, rows: Any, options: dict) -
     else:
         rows = _row_memory(_weight(rows))
     return _hps.import_table(target, table, _key_memory(keys), rows, options)
+
+
+def _read_frames(keys: Any, rows: Any, options: dict) -> tuple[Any, Any]:
+    """Keys and rows, also of a DataFrame or of a file that Python reads. Removes the options that
+    are for these."""
+    key_column, path = options.pop("key_column"), options["from_path"]
+    if path is not None:
+        found = _frames.of_file(path, options["format"], key_column)
+        if found is not None:
+            options["from_path"] = options["format"] = None
+            return found
+    elif rows is None and _frames.is_frame(keys):
+        return _frames.of_frame(keys, key_column)
+    if key_column is not None:
+        raise InvalidArgumentError("key_column: expected none without a DataFrame or a Parquet "
+                                   f"file, found {key_column!r}")
+    return keys, rows
 
 
 def _count(rows: Any) -> int:

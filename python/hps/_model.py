@@ -27,7 +27,11 @@ class Model:
 
     def __init__(self, store: Any, name: str):
         self._model = _hps.model(store._store, name)
+        self._store = store
         self.model = name
+
+    def __reduce__(self) -> tuple:  # as that of a `Store`
+        return _make_model, (self._store, self.model)
 
     def predict(self, inputs: Mapping[str, Any], *, outputs: list[str] | None = None,
                 timeout: float | None = None) -> dict[str, Any]:
@@ -57,6 +61,11 @@ class Model:
     def close(self) -> None:
         """Gives the network's memory back. Later calls raise FailedPreconditionError."""
         self._model.close()
+
+
+def _make_model(store: Any, name: str) -> Model:
+    """The model of a pickle."""
+    return store.model(name)
 
 
 def _tensor(name: str, value: Any) -> tuple[str, str, list[int], np.ndarray]:

@@ -48,7 +48,8 @@ class Plan:
 class Session:
     """Looks up rows of one model. Made by `Store.session`; any thread may call it.
 
-    `tables` has the dim of each table, by name, in the declared order.
+    `tables` has the dim of each table, by name, in the declared order. A pickle names the store and
+    the model, as one of a `Store`; a copy (`copy.deepcopy`) is the object itself.
     """
 
     def __init__(self, store: Any, model: str, device: int, keys_max: int):
@@ -59,6 +60,7 @@ class Session:
         self._name = f"{path}:{model}:{next(_counter)}"
         self._session = _hps.session(store._store, model, device, keys_max, self._name)
         self._device = device
+        self._keys_max = keys_max
         self._memory = Memory()
         self._default_is_short = store._lookup_timeout <= _UNINTERRUPTED_S
         self.model = model
@@ -69,6 +71,21 @@ class Session:
             short = name.partition("/")[2]
             self.tables[short] = dim
             self._numbers[short] = self._numbers[name] = (number, dim, name)
+
+    def __reduce__(self) -> tuple:
+        return _make_session, (self._store, self.model, self._device, self._keys_max)
+
+    def __copy__(self) -> Session:
+        return self
+
+    def __deepcopy__(self, _: dict) -> Session:
+        return self
+
+    def __repr__(self) -> str:
+        place = "the host" if self._device < 0 else f"cuda:{self._device}"
+        is_open = self._session.is_open or not self._store._store.is_open  # else the store tells
+        text = self._store._tables_text(self.model) if is_open else "this session is closed"
+        return f"<hps.Session of '{self.model}' on {place}, {text}>"
 
     @overload
     def lookup(self, table: str, keys: HostKeys, *, status: Literal[False] = ...,
@@ -261,6 +278,11 @@ class Session:
             call(numbers, keys, outputs, None)
         else:
             call(numbers, keys, outputs, (timeout, threshold, None, me))
+
+
+def _make_session(store: Any, model: str, device: int, keys_max: int) -> Session:
+    """The session of a pickle."""
+    return store.session(model, None if device < 0 else device, keys_max=keys_max)
 
 
 def _interruptible(call: Callable[[], None], cancel: Callable[[], None]) -> None:

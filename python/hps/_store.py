@@ -13,12 +13,14 @@ import numpy as np
 from hps import _hps
 from hps._admin import Progress, _as_path, _import_into, _key_memory, _progress, _row_memory
 from hps._arguments import seconds, text
-from hps._errors import DeadlineExceededError, InvalidArgumentError
+from hps._errors import (DeadlineExceededError, Error, FailedPreconditionError,
+                         InvalidArgumentError, UnavailableError)
 from hps._model import Model
 from hps._session import Session
 
 # A wait is made in pieces, so that Ctrl-C can end it.
 _PIECE_S = 0.2
+_SHOWN_MAX = 20  # tables of a repr
 
 
 class Store:
@@ -26,15 +28,45 @@ class Store:
 
     At most one process has a store open for writing ("rw", "create"); others may read it ("r").
     A process that was forked must open the store itself.
+
+    A pickle names the store; reading it opens the store with the same settings, read-only if
+    another process has it open for writing. A copy (`copy.deepcopy`) is the object itself.
     """
 
-    def __init__(self, store: Any):
+    def __init__(self, store: Any, opened: tuple[bytes | None, bytes | None, str]):
         self._store = store
+        self._opened = opened  # path, configuration, mode
         self._lookup_timeout: float = store.lookup_timeout
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self._models: weakref.WeakSet[Model] = weakref.WeakSet()
         self._shared: dict[tuple[str, int | None], Session] = {}
         self.path: str = store.path
+
+    def __reduce__(self) -> tuple:
+        return _reopen, self._opened
+
+    def __copy__(self) -> Store:
+        return self
+
+    def __deepcopy__(self, _: dict) -> Store:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<hps.Store {self.path!r} ({self._opened[2]}), {self._tables_text()}>"
+
+    def _tables_text(self, model: str | None = None) -> str:
+        """The tables of the store, or of one model, for a repr."""
+        try:
+            tables = self.tables()
+        except Error as error:
+            return str(error)
+        if model is not None:
+            tables = [table for table in tables if table["name"].startswith(f"{model}/")]
+        lines = [f"  {table['name']}: {table['rows']:,} rows, dim {table['dim']}, {table['dtype']}"
+                 for table in tables[:_SHOWN_MAX]]
+        if len(tables) > _SHOWN_MAX:
+            lines.append(f"  and {len(tables) - _SHOWN_MAX} more")
+        return "\n".join([f"tables: {len(tables)}", *lines])
 
     def __enter__(self) -> Store:
         return self
@@ -43,8 +75,9 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Closes the store, its sessions and its models. Their later calls raise
-        FailedPreconditionError."""
+        """Closes this object, its sessions and its models. Their later calls raise
+        FailedPreconditionError. The store itself closes with the last object that `hps.open` has
+        returned for it."""
         for session in list(self._sessions):
             session.close()
         for model in list(self._models):
@@ -98,13 +131,14 @@ class Store:
                      default: float | None = None, default_file: str | os.PathLike | None = None,
                      tensor: str | None = None, threads: int | None = None,
                      progress: Progress = None, import_id: str | None = None,
-                     stream_from: str | None = None, partitions: int | None = None) -> dict:
+                     stream_from: str | None = None, partitions: int | None = None,
+                     key_column: str | None = None) -> dict:
         """As `hps.import_table`, into this open store. Its model switches before this returns."""
         return _import_into(self._store, table, keys, rows, {
             "from_path": from_path, "format": format, "dim": dim, "dtype": dtype,
             "default": default, "default_file": default_file, "tensor": tensor,
             "threads": threads, "progress": progress, "import_id": import_id,
-            "stream_from": stream_from, "partitions": partitions})
+            "stream_from": stream_from, "partitions": partitions, "key_column": key_column})
 
     def export(self, table: str, to: str | os.PathLike | None = None, *,
                format: str | None = None,  # noqa: A002, the name of the command's option
@@ -182,13 +216,50 @@ def open(path: str | os.PathLike | None = None, *,  # noqa: A001, the name of th
     config: a configuration file in TOML (docs/configuration.md); without `path`, it names the store
         too.
     mode: "rw" opens the store for writing, "create" also makes it if there is none, "r" opens it
-        read-only, which also works while another process has it open for writing.
-    Raises: NotFoundError (no store there), UnavailableError (another process has it open for
-    writing), DataLossError (it is damaged).
-    """
-    return Store(_hps.open(None if path is None else _as_path(path, "path"),
-                           None if config is None else _as_path(config, "config"), mode))
+        read-only, which also works while it is open for writing, here or in another process.
 
+    If this process has the store open for writing already, "rw" and "create" give another object
+    for the same open store, which closes when the last of them is closed. "r" is always a view of
+    its own, of what the store has now; `Store.load` renews it.
+    Raises: NotFoundError (no store there), UnavailableError (another process has it open for
+    writing, or this one with other settings, which the message names), DataLossError (it is
+    damaged).
+    """
+    named = None if path is None else _as_path(path, "path")
+    file = None if config is None else _as_path(config, "config")
+    return Store(_hps.open(named, file, mode), (
+        None if named is None else os.path.abspath(named),
+        None if file is None else os.path.abspath(file), mode))
+
+
+def _reopen(path: bytes | None, config: bytes | None, mode: str) -> Store:
+    """The store of a pickle."""
+    mode = "r" if mode == "r" else "rw"
+    try:
+        return Store(_hps.open(path, config, mode), (path, config, mode))
+    except (FailedPreconditionError, UnavailableError):
+        # Another process has it open for writing, or this one was forked.
+        if mode == "r":
+            raise
+        return _reopen(path, config, "r")
+
+
+class OpenStores:
+    """The stores of this process whose paths compiled programs name. It keeps none of them."""
+
+    def __init__(self) -> None:
+        self._stores: dict[str, list[weakref.ref[Store]]] = {}
+
+    def add(self, store: Store) -> None:
+        known = self._stores.get(store.path, [])
+        self._stores[store.path] = [weakref.ref(store)] + [
+            one for one in known if one() not in (None, store)]
+
+    def find(self, path: str) -> Store | None:
+        """The store that was added last and is open; else one that is closed, or None."""
+        stores = [store for one in self._stores.get(path, ()) if (store := one()) is not None]
+        return next((store for store in stores if store._store.is_open),
+                    stores[0] if stores else None)
 
 
 def _device_number(device: str | int | None) -> int:

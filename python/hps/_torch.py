@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import operator
 import re
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,12 +26,13 @@ import torch
 
 from hps import _hps
 from hps._errors import BY_NAME, Error, FailedPreconditionError, error_as_tuple
+from hps._store import OpenStores
 
 __all__ = ["block_for", "error_of_operator", "lookup", "lookup_shared", "lookup_stacked", "rows",
            "stores", "tables_text"]
 
-# The open stores of modules, by path.
-stores: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+# The open stores of modules.
+stores = OpenStores()
 
 # A lookup waits, which a captured CUDA graph can't.
 _TAGS = tuple(getattr(torch.Tag, name) for name in ("cudagraph_unsafe",)
@@ -55,7 +55,7 @@ def _find_session(source: str, model: str, device: int) -> Any:
     """The name of the session for keys on a device (-1: the host), or an error. Called by the
     kernels."""
     try:
-        store = stores.get(source)
+        store = stores.find(source)
         if store is None:
             raise FailedPreconditionError(
                 f"store: '{source}' is closed, or no module of this process is over it; open it, "

@@ -19,7 +19,6 @@ import atexit
 import os
 import pathlib
 import threading
-import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,7 +26,7 @@ from hps import _hps
 from hps._errors import (FailedPreconditionError, InvalidArgumentError, NotFoundError,
                          UnavailableError, error_as_tuple)
 from hps._session import Session
-from hps._store import Store
+from hps._store import OpenStores, Store
 
 try:
     import tensorflow as tf
@@ -47,19 +46,19 @@ class _Stores:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._given: weakref.WeakValueDictionary[str, Store] = weakref.WeakValueDictionary()
+        self._given = OpenStores()
         self._opened: dict[str, Store] = {}
 
     def give(self, store: Store) -> str:
         """Makes an open store known; returns its name."""
         with self._lock:
-            self._given[store.path] = store
+            self._given.add(store)
         return store.path
 
     def find(self, source: str) -> Store:
         """Opens the store if this process has not."""
         with self._lock:
-            store = self._given.get(source) or self._opened.get(source)
+            store = self._given.find(source) or self._opened.get(source)
             if store is None:
                 store = self._opened[source] = self._open(source)
             return store

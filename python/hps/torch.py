@@ -9,7 +9,8 @@ Rows are float32, where the keys are: in host memory or on a GPU that the store 
 have no gradient; per-sample weights get theirs. Keys are any 64-bit integers: a key that the table
 lacks gets its default row. `torch.compile` and `torch.export` see the operators
 `torch.ops.hps.lookup` and `lookup_stacked`; a program that was exported finds its store by the
-path, which must be open in the process that runs it.
+path, which must be open in the process that runs it. A pickle of a module names its store, and
+reading it opens the store (`hps.Store`); a copy shares the store.
 """
 
 from __future__ import annotations
@@ -76,7 +77,14 @@ class _Tables(torch.nn.Module):
         self._store = store
         self._path = store.path
         self._sessions: dict[int, Any] = {}  # by device, -1: the host
-        _torch.stores[self._path] = store
+        _torch.stores.add(store)
+
+    def __getstate__(self) -> dict:
+        return {**self.__dict__, "_sessions": {}}  # which are made where the module is read
+
+    def __setstate__(self, state: dict) -> None:
+        super().__setstate__(state)
+        _torch.stores.add(self._store)
 
     def _look_up(self, keys: list[torch.Tensor], argument: str) -> list[torch.Tensor]:
         """Compiled programs name the store; others the session, because the store may be one of

@@ -1,6 +1,8 @@
 """Keys and rows as NumPy, pandas and PyTorch give them: with gaps, narrow, as float64."""
 
+import sys
 import unittest
+from unittest import mock
 
 import numpy as np
 import support
@@ -15,6 +17,11 @@ try:
     import pandas
 except ImportError:
     pandas = None
+try:
+    import pyarrow
+    import pyarrow.parquet
+except ImportError:
+    pyarrow = None
 
 NARROW = (np.int8, np.int16, np.int32, np.uint8, np.uint16, np.uint32)
 TORCH_NARROW = (torch.int8, torch.int16, torch.int32, torch.uint8, torch.uint16, torch.uint32)
@@ -175,6 +182,80 @@ class RowsTest(support.StoreTestCase):
         frame = pandas.DataFrame({"id": [7, 9], "a": [1.0, 2.0], "b": [3.0, 4.0]})
         hps.import_table(self.path, "m/t", frame["id"], frame[["a", "b"]])
         self.assertEqual(self.rows_of("t", [9, 7]), [[2.0, 4.0], [1.0, 3.0]])
+
+    @unittest.skipIf(pandas is None, "needs pandas")
+    def test_a_frame_with_a_key_column(self) -> None:
+        frame = pandas.DataFrame({"a": [1.0, 2.0], "id": [7, 9], "b": [3.0, 4.0]})
+        lists = pandas.DataFrame({"id": [7, 9], "row": [[1.0, 3.0], np.array([2.0, 4.0])]})
+        for some in (frame, lists, frame.astype({"a": np.float32, "id": np.int16}), frame[::-1]):
+            hps.import_table(self.path, "m/t", some, key_column="id")
+            self.assertEqual(self.rows_of("t", [9, 7]), [[2.0, 4.0], [1.0, 3.0]])
+        with hps.open(self.path) as store:
+            store.import_table("m/u", frame, key_column="id")
+            wrong = frame.assign(a=["x", "y"])
+            ragged = pandas.DataFrame({"id": [7, 9], "row": [[1.0], [2.0, 4.0]]})
+            for some, name, text in ((frame, None, r"key_column: .*'a', 'id', 'b'.*found None"),
+                                     (frame, "ids", "key_column: .*found 'ids'"),
+                                     (frame, "a", "keys: column 'a' .* found float64"),
+                                     (wrong, "id", "rows: column 'a' .*expected floats"),
+                                     (ragged, "id", "rows: column 'row'"),
+                                     (frame[["id"]], "id", "rows: .*no column but 'id'"),
+                                     (np.ones((2, 2)), "id", "key_column: expected none")):
+                with self.subTest(text=text), \
+                        self.assertRaisesRegex(hps.InvalidArgumentError, text):
+                    store.import_table("m/u", some, key_column=name)
+        self.assertEqual(self.rows_of("u", [9, 7]), [[2.0, 4.0], [1.0, 3.0]])
+
+    def test_npz(self) -> None:
+        path, rows = self.directory / "t.npz", np.arange(8.0).reshape(2, 4)
+        np.savez_compressed(path, keys=np.array([9, 7], np.uint16), rows=rows)
+        hps.import_table(self.path, "m/t", from_path=path)
+        self.assertEqual(self.rows_of("t", [9, 7]), rows.tolist())
+        np.savez(path, rows=rows)
+        path.rename(self.directory / "other")
+        hps.import_table(self.path, "m/t", from_path=self.directory / "other", format="npz")
+        self.assertEqual(self.rows_of("t", [0, 1]), rows.tolist())
+        np.savez(path, weight=rows)
+        pickled = self.directory / "pickled.npz"
+        np.savez(pickled, rows=np.array([{}], object))
+        damaged = self.directory / "damaged.npz"
+        damaged.write_bytes(path.read_bytes()[:50])
+        for wrong, text in ((path, "'keys' and 'rows', found .*weight"), (pickled, "pickled.npz"),
+                            (damaged, "damaged.npz")):
+            with self.subTest(wrong=wrong), self.assertRaisesRegex(hps.InvalidArgumentError, text):
+                hps.import_table(self.path, "m/t", from_path=wrong)
+        for name in ("none.npz", "none.parquet"):
+            with self.assertRaisesRegex(hps.NotFoundError, name):
+                hps.import_table(self.path, "m/t", from_path=self.directory / name)
+
+    @unittest.skipIf(pyarrow is None, "needs pyarrow")
+    def test_parquet(self) -> None:
+        keys, rows = pyarrow.array([9, 7], pyarrow.uint32()), [[1.0, 2.0], [3.0, 4.0]]
+        path = self.directory / "t.parquet"
+        for number, column in enumerate((pyarrow.array(rows),
+                                         pyarrow.array(rows, pyarrow.list_(pyarrow.float32(), 2)))):
+            pyarrow.parquet.write_table(pyarrow.table({"row": column, "id": keys}), path)
+            hps.import_table(self.path, f"m/t{number}", from_path=path, key_column="id")
+            self.assertEqual(self.rows_of(f"t{number}", [9, 7]), rows)
+        folder = self.directory / "parts"
+        folder.mkdir()
+        for part in range(2):
+            columns = {"id": [part], "x": [part + 0.5], "y": [part + 0.25]}
+            pyarrow.parquet.write_table(pyarrow.table(columns), folder / f"{part}.parquet")
+        hps.import_table(self.path, "m/u", from_path=folder, format="parquet", key_column="id")
+        self.assertEqual(self.rows_of("u", [0, 1]), [[0.5, 0.25], [1.5, 1.25]])
+        with self.assertRaisesRegex(hps.InvalidArgumentError, "key_column: .*'row', 'id'"):
+            hps.import_table(self.path, "m/t0", from_path=path)
+        path.write_bytes(b"PAR1 and nothing else")
+        with self.assertRaisesRegex(hps.InvalidArgumentError, "t.parquet"):
+            hps.import_table(self.path, "m/t0", from_path=path, key_column="id")
+
+    def test_parquet_without_pyarrow(self) -> None:
+        path = self.directory / "t.parquet"
+        path.touch()
+        with mock.patch.dict(sys.modules, {"pyarrow": None}), \
+                self.assertRaisesRegex(ImportError, "pip install pyarrow"):
+            hps.import_table(self.path, "m/t", from_path=path, key_column="id")
 
 
 if __name__ == "__main__":

@@ -118,6 +118,14 @@ def train_at_other_rates(rank: int, _: pathlib.Path, share_memory: bool) -> dict
     return {"error": first_error(work), "sums": sums(embed, "a")}
 
 
+def go_backward_with_views_of_negatives(_: int, __: pathlib.Path, share_memory: bool) -> dict:
+    embed = ht.EmbeddingCollection([table("a", "distributed")], share_memory=share_memory)
+    out = embed({"a": torch._neg_view(-keys(1))})["a"]
+    out.register_hook(lambda gradient: torch._neg_view(gradient.clone()))  # the gradient is -1
+    out.sum().backward()
+    return {"sums": sums(embed, "a")}
+
+
 def make_other_collections(rank: int, _: pathlib.Path) -> dict:
     errors = []
     for other in (lambda: ht.EmbeddingCollection([table("a", admit_after=1 + rank)]),
@@ -290,6 +298,7 @@ CASES = {
                           "order": go_backward_in_another_order,
                           "save": save_beside_training,
                           "rates": train_at_other_rates,
+                          "negatives": go_backward_with_views_of_negatives,
                           "bad batch": go_on_after_bad_batches,
                           "device": train_on_another_default_device}.items()
        for share in (True, False)},
@@ -393,6 +402,11 @@ class StepsTest(unittest.TestCase):
             self.expect_errors(f"rates {share}", [2, 2], "different learning rates.*no row has")
             for found in self.results(f"rates {share}"):
                 self.assertEqual(found["sums"]["2"], 0)
+
+    def test_views_of_negatives(self) -> None:
+        for share in (True, False):
+            for found in self.results(f"negatives {share}"):
+                self.assertEqual(found["sums"], {"1": 1.0})
 
     def test_ranks_must_make_the_same_collection(self) -> None:
         here, there = self.results("arguments")

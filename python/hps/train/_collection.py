@@ -107,6 +107,17 @@ class EmbeddingCollection(torch.nn.Module):
             self.skipped_steps += 1
         self._engine.finish_step()
 
+    def __reduce_ex__(self, protocol):
+        raise TypeError("an EmbeddingCollection can't be copied or pickled: its rows are in the "
+                        "engine of this process; use `save` and `load`, or `export`")
+
+    def extra_repr(self):
+        counted = self.statistics()
+        return "\n".join(
+            f"{name}: {counted[name]['rows']:,} rows, dim {table.dim}, "
+            f"{type(table.optimizer).__name__}, pooling {table.pooling!r}"
+            for name, table in self.tables.items())
+
     @property
     def shares_memory(self):
         """Whether ranks exchange rows through shared memory."""

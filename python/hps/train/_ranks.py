@@ -27,6 +27,7 @@ import torch
 
 from hps._hps import train as _engine
 from hps.train import _checkpoint
+from hps.train._batch import plain
 from hps.train._exchange import FILES, GRADIENTS, KEYS, MEETING, ROWS, make_exchange
 from hps.train._table import learning_rate
 
