@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "base/text.h"
 #include "types/row_convert.h"
 
 namespace hps {
@@ -14,9 +15,9 @@ absl::StatusOr<std::shared_ptr<LiveTable>> LiveTable::Create(Parts parts) {
   const TableSpec& spec = parts.l3->spec();
   HPS_RETURN_IF_ERROR(ValidateTableSpec(spec));
   if (!(parts.hit_rate_threshold >= 0.0 && parts.hit_rate_threshold <= 1.0)) {
-    return absl::InvalidArgumentError(absl::StrCat("served table '", spec.name,
-                                                   "': hit-rate threshold ",
-                                                   parts.hit_rate_threshold, " is not in [0, 1]"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("served table '", spec.name, "': hit-rate threshold ",
+                     PrintDouble(parts.hit_rate_threshold), " is not in [0, 1]"));
   }
   return std::shared_ptr<LiveTable>(new LiveTable(std::move(parts)));
 }
