@@ -10,13 +10,12 @@
 #include "base/limits.h"
 #include "base/macros.h"
 #include "hps/table_spec.h"
+#include "l1_gpu/alignment.h"
 #include "l1_gpu/cuda_status.h"
 
 namespace hps {
 namespace {
 
-constexpr size_t kAlignment = 256;
-constexpr size_t kHalfBounceBytes = kCallBounceBytes / 2;
 constexpr size_t kCountsBytes = kTablesPerCallMax * kKeyStatusCount * sizeof(uint32_t);
 
 // A half must hold one of the widest rows, its status and a default row.
@@ -34,7 +33,7 @@ class Parts {
 
   template <typename T>
   void Take(T*& part, size_t bytes) {
-    const size_t room_bytes = RoundUp(bytes, kAlignment);
+    const size_t room_bytes = RoundUp(bytes, kDeviceAlignment);
     bytes_ += room_bytes;
     if (next_ == nullptr) return;
     part = static_cast<T*>(static_cast<void*>(next_));

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "base/limits.h"
 #include "hps/types.h"
 #include "l1_gpu/call_staging.h"
 #include "l1_gpu/cuda_resources.h"
@@ -23,11 +24,13 @@ struct CallSizes {
   StagingGrowth* staging_growth = nullptr;  // null: they stay so many; else it outlives the call
 };
 
+inline constexpr size_t kHalfBounceBytes = kCallBounceBytes / 2;
+
 // One half of the double buffer that sends answers to the device: the host fills one half while the
 // other is in transfer.
 struct DoubleBufferHalf {
-  std::byte* pinned = nullptr;       // [kCallBounceBytes / 2]
-  std::byte* device = nullptr;       // [kCallBounceBytes / 2]: the same, on the device
+  std::byte* pinned = nullptr;       // [kHalfBounceBytes]
+  std::byte* device = nullptr;       // [kHalfBounceBytes]: the same, on the device
   std::byte* device_rows = nullptr;  // [device_rows_bytes]: rows that are not copied ahead
   CudaEvent done;
 };

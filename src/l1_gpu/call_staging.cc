@@ -6,11 +6,10 @@
 #include "base/bytes.h"
 #include "base/logging.h"
 #include "base/macros.h"
+#include "l1_gpu/alignment.h"
 
 namespace hps {
 namespace {
-
-constexpr size_t kAlignment = 256;
 
 // Behind the room of each block. Two blocks may lie one behind the other in the host's memory, and
 // rows that seem to be neighbours are copied together, which rows of two blocks can't be.
@@ -56,7 +55,7 @@ std::byte* CallStaging::Take(size_t bytes) {
 // The device's part is allocated in the order of the copies that fill it, so that nothing waits.
 bool CallStaging::Grow(size_t bytes_min, cudaStream_t copies) {
   if (growth_ == nullptr) return false;
-  const size_t bytes = growth_->Take(RoundUp(bytes_min, kAlignment), this->bytes());
+  const size_t bytes = growth_->Take(RoundUp(bytes_min, kDeviceAlignment), this->bytes());
   if (bytes == 0) return false;
   auto pinned = MakePinnedBuffer("more of a call's staging", bytes + kGapBytes);
   auto device = pinned.ok() ? MakeDeviceBufferInOrder("more of a call's staging", bytes, copies)

@@ -8,20 +8,20 @@
 #include "base/bytes.h"
 #include "base/logging.h"
 #include "base/macros.h"
+#include "l1_gpu/alignment.h"
 #include "l1_gpu/cuda_status.h"
 #include "l1_gpu/kernels/kernels.h"
 
 namespace hps {
 namespace {
 
-constexpr uint64_t kAlignment = 256;
-constexpr uint64_t kCountersBytes = kAlignment;
+constexpr uint64_t kCountersBytes = kDeviceAlignment;
 static_assert(sizeof(TableCounters) <= kCountersBytes);
 
 // The longest wait if the caller gave no deadline.
 constexpr Duration kWriteWaitMax = std::chrono::seconds(60);
 
-uint64_t FixedBytes() { return kCountersBytes + 3 * kAlignment; }
+uint64_t FixedBytes() { return kCountersBytes + 3 * kDeviceAlignment; }
 
 uint32_t StrideOf(size_t row_bytes) { return RowStrideBytes(static_cast<uint32_t>(row_bytes)); }
 
@@ -80,9 +80,9 @@ absl::StatusOr<std::unique_ptr<GpuCacheTable>> GpuCacheTable::Create(size_t row_
   HPS_ASSIGN_OR_RETURN(PinnedBuffer counters,
                        MakePinnedBuffer("a table's counters", kCountersBytes));
   std::memset(counters.data(), 0, counters.bytes());
-  const size_t slabs_bytes = RoundUp(uint64_t{slab_count} * sizeof(Slab), kAlignment);
-  const size_t frequencies_bytes =
-      RoundUp(uint64_t{slab_count} * kFrequencyWordsPerSlab * sizeof(FrequencyWord), kAlignment);
+  const size_t slabs_bytes = RoundUp(uint64_t{slab_count} * sizeof(Slab), kDeviceAlignment);
+  const size_t frequencies_bytes = RoundUp(
+      uint64_t{slab_count} * kFrequencyWordsPerSlab * sizeof(FrequencyWord), kDeviceAlignment);
   // Zero everything but the rows, which are at the end.
   const size_t zeroed_bytes = kCountersBytes + slabs_bytes + frequencies_bytes;
   absl::Status zeroed = writer.Submit(writer.hang_detector().deadline(), [&](cudaStream_t stream) {
@@ -212,7 +212,7 @@ absl::StatusOr<uint64_t> GpuCacheTable::InsertStep(const RowBatch& batch, ApplyE
 }
 
 FrequencyWord* GpuCacheTable::frequencies() const {
-  const size_t slabs_bytes = RoundUp(uint64_t{view_.slab_count} * sizeof(Slab), kAlignment);
+  const size_t slabs_bytes = RoundUp(uint64_t{view_.slab_count} * sizeof(Slab), kDeviceAlignment);
   return memory_.at<FrequencyWord>(kCountersBytes + slabs_bytes);
 }
 
@@ -326,7 +326,7 @@ absl::StatusOr<size_t> GpuCacheTable::Dump(uint64_t* cursor, std::span<Key> out,
                                                    " keys, expected at least ", kDumpKeysMin));
   }
   const DeviceScope scope(owner_.writer->device());
-  const size_t room_keys = (owner_.writer->step_bytes_max() - kAlignment) / sizeof(Key);
+  const size_t room_keys = (owner_.writer->step_bytes_max() - kDeviceAlignment) / sizeof(Key);
   const uint64_t slabs_per_step = std::min(out.size(), room_keys) / kSlabSlots;
   while (*cursor < view_.slab_count) {
     const auto begin = static_cast<uint32_t>(*cursor);
@@ -343,7 +343,7 @@ absl::StatusOr<size_t> GpuCacheTable::Dump(uint64_t* cursor, std::span<Key> out,
 
 absl::StatusOr<size_t> GpuCacheTable::DumpSlabs(uint32_t begin, uint32_t end, std::span<Key> out,
                                                 Deadline deadline) {
-  const size_t room_bytes = kAlignment + size_t{end - begin} * kSlabSlots * sizeof(Key);
+  const size_t room_bytes = kDeviceAlignment + size_t{end - begin} * kSlabSlots * sizeof(Key);
   auto step = owner_.writer->Reserve(room_bytes, deadline);
   if (!step.ok()) return LateStatus(step.status());
   std::byte* const room = step->device();
@@ -353,9 +353,9 @@ absl::StatusOr<size_t> GpuCacheTable::DumpSlabs(uint32_t begin, uint32_t end, st
     dumped_slab_count_.store(end, std::memory_order_relaxed);
     HPS_RETURN_IF_ERROR(
         CudaStatus(cudaMemsetAsync(room, 0, sizeof(uint32_t), stream), "zeroing a dump's count"));
-    const cudaError_t launched =
-        LaunchDump(view(), {begin, end}, static_cast<Key*>(static_cast<void*>(room + kAlignment)),
-                   static_cast<uint32_t*>(static_cast<void*>(room)), stream);
+    const cudaError_t launched = LaunchDump(
+        view(), {begin, end}, static_cast<Key*>(static_cast<void*>(room + kDeviceAlignment)),
+        static_cast<uint32_t*>(static_cast<void*>(room)), stream);
     HPS_RETURN_IF_ERROR(CudaStatus(launched, "the launch of a dump"));
     return CudaStatus(
         cudaMemcpyAsync(step->host(), room, room_bytes, cudaMemcpyDeviceToHost, stream),
@@ -365,7 +365,7 @@ absl::StatusOr<size_t> GpuCacheTable::DumpSlabs(uint32_t begin, uint32_t end, st
   HPS_RETURN_IF_ERROR(Writer::WaitForHeld(*step, deadline));
   const auto count = LoadLittleEndian<uint32_t>(step->host());
   HPS_CHECK(count <= out.size());
-  if (count > 0) std::memcpy(out.data(), step->host() + kAlignment, count * sizeof(Key));
+  if (count > 0) std::memcpy(out.data(), step->host() + kDeviceAlignment, count * sizeof(Key));
   return size_t{count};
 }
 

@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "base/macros.h"
+#include "l1_gpu/alignment.h"
 #include "l1_gpu/cuda_status.h"
 
 namespace hps {
@@ -16,8 +17,6 @@ constexpr size_t kChunkBytes = kCallOutputBytes / 2;
 // Rows of at most this size transfer in a few microseconds, less than the cost of a second
 // synchronization.
 constexpr size_t kAheadBytesMax = size_t{256} << 10;
-
-constexpr size_t kAlignment = 16;
 
 }  // namespace
 
@@ -33,7 +32,7 @@ absl::Status HostOutput::Begin(std::span<const DeviceCacheQuery> queries, cudaSt
   key_count_ = 0;
   wants_status_ = false;
   for (const DeviceCacheQuery& query : queries_) {
-    begin_.push_back(begin_.back() + RoundUp(query.key_count * query.row_bytes, kAlignment));
+    begin_.push_back(begin_.back() + RoundUp(query.key_count * query.row_bytes, kRowAlignment));
     key_count_ += query.key_count;
     wants_status_ |= query.status != nullptr;
   }

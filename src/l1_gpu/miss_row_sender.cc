@@ -7,14 +7,12 @@
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "base/macros.h"
+#include "l1_gpu/alignment.h"
 #include "l1_gpu/cuda_status.h"
 #include "l1_gpu/kernels/statuses.h"
 
 namespace hps {
 namespace {
-
-constexpr size_t kAlignment = 16;
-constexpr size_t kHalfBounceBytes = kCallBounceBytes / 2;
 
 // A run of up to this many unanswered keys is sent along: splitting would cost another copy and
 // another piece of the launch for the keys after it. Not if the device probes again, because it
@@ -80,7 +78,7 @@ size_t MissRowSender::KeysThatFit(const Piece& piece) const {
   const bool staged = IsStaged(piece.piece->rows);
   const bool has_rows = piece.piece->rows.row_count > 0;
   // Statuses, the default row and rows each begin aligned.
-  const size_t fixed_bytes = 3 * kAlignment + row_bytes;
+  const size_t fixed_bytes = 3 * kRowAlignment + row_bytes;
   const size_t bounce_left = kHalfBounceBytes - bounce_used_;
   if (bounce_left < fixed_bytes) return 0;
   const size_t key_bytes = 1 + (has_rows && !staged ? row_bytes : 0);
@@ -91,7 +89,7 @@ size_t MissRowSender::KeysThatFit(const Piece& piece) const {
                              (piece.piece->reprobe ? 1 : 0);
   if (device_rows > 0) {
     const size_t rows_left = buffers_.device_rows_bytes - rows_used_;
-    const size_t usable_bytes = rows_left - std::min(rows_left, device_rows * kAlignment);
+    const size_t usable_bytes = rows_left - std::min(rows_left, device_rows * kRowAlignment);
     keys = std::min(keys, usable_bytes / (device_rows * row_bytes));
   }
   return keys;
@@ -99,13 +97,13 @@ size_t MissRowSender::KeysThatFit(const Piece& piece) const {
 
 size_t MissRowSender::TakeBounce(size_t bytes) {
   const size_t begin = bounce_used_;
-  bounce_used_ += RoundUp(bytes, kAlignment);
+  bounce_used_ += RoundUp(bytes, kRowAlignment);
   return begin;
 }
 
 std::byte* MissRowSender::TakeDeviceRows(size_t bytes) {
   std::byte* const begin = half().device_rows + rows_used_;
-  rows_used_ += RoundUp(bytes, kAlignment);
+  rows_used_ += RoundUp(bytes, kRowAlignment);
   return begin;
 }
 

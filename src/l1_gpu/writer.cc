@@ -6,12 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/macros.h"
+#include "l1_gpu/alignment.h"
 #include "l1_gpu/cuda_status.h"
 
 namespace hps {
 namespace {
-
-constexpr size_t kAlignment = 256;
 
 // Inputs from here on are copied on the stream of copies. To wait for that stream costs a smaller
 // step more than the overlap saves.
@@ -94,7 +93,7 @@ absl::StatusOr<Writer::Step> Writer::Reserve(size_t bytes, Deadline deadline) {
 
 absl::StatusOr<Writer::Step> Writer::ReserveBehind(size_t steps_ahead_max, size_t bytes,
                                                    Deadline deadline) {
-  const size_t room_bytes = RoundUp(bytes, kAlignment);
+  const size_t room_bytes = RoundUp(bytes, kDeviceAlignment);
   HPS_CHECK(bytes <= step_bytes_max());
   for (;;) {
     {
