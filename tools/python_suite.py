@@ -40,7 +40,15 @@ class Result(unittest.TextTestResult):
         self.messages: dict[str, list[str]] = {}
 
     def _keep(self, test, error) -> None:
-        self.messages.setdefault(name_of(test), []).append(f"{error[0].__name__}: {error[1]}")
+        """The exception, and the failed assertions that it was raised in the handling of: a late
+        clean-up must not hide what was wrong."""
+        raised, hidden = error[1], error[1].__context__
+        messages = self.messages.setdefault(name_of(test), [])
+        messages.append(f"{type(raised).__name__}: {raised}")
+        while hidden is not None:
+            if isinstance(hidden, AssertionError):
+                messages.append(f"{type(hidden).__name__}: {hidden}")
+            hidden = hidden.__context__
 
     def addFailure(self, test, err):
         super().addFailure(test, err)

@@ -271,8 +271,9 @@ def build(preset: str, suites: dict, arguments: argparse.Namespace, beside_tests
     start = time.monotonic()
     if run_quietly(["cmake", "--preset", preset], beside_tests, result):
         targets = targets_of(preset, suites, arguments)
-        print(f"== building {preset}: {', '.join(targets) or 'everything'}", flush=True)
-        run_quietly(["ninja", "-C", f"build/{preset}", *targets], beside_tests, result)
+        print(f"== building {preset}: {', '.join(targets) or 'nothing'}", flush=True)
+        if targets:
+            run_quietly(["ninja", "-C", f"build/{preset}", *targets], beside_tests, result)
     result.seconds = time.monotonic() - start
     print(f"== {preset}: {result.reason or 'built'} ({result.seconds:.0f} s)", flush=True)
     return result
@@ -339,13 +340,13 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def targets_of(preset: str, suites: dict, arguments: argparse.Namespace) -> list[str]:
-    """What to build, empty: everything. Python tests need programs that they do not name."""
+    """What to build. Python tests need programs that they do not name."""
     names = test_programs.gtest_names(preset, suites, arguments.all)
     if preset not in SANITIZED and not arguments.only:
-        return []
+        return ["all"]
     python = test_programs.python_programs(preset, suites, arguments.all)
     if preset not in SANITIZED and any(arguments.only in program.name for program in python):
-        return []
+        return ["all"]
     return [name for name in names if arguments.only in f"{preset} {name}"]
 
 

@@ -50,8 +50,14 @@ def _of_parquet(path: str, key_column: Any) -> tuple[np.ndarray, np.ndarray]:
         table = pyarrow.parquet.read_table(path)
     except (pyarrow.ArrowException, OSError) as error:
         raise InvalidArgumentError(f"from_path: '{path}': {error}") from error
-    return _of_columns(table.column_names, lambda name: table[name].to_numpy(), key_column,
-                       f"'{path}'")
+
+    def column(name: str) -> np.ndarray:
+        if table[name].null_count > 0:
+            raise InvalidArgumentError(f"column {name!r} of '{path}' has "
+                                       f"{table[name].null_count} nulls")
+        return table[name].to_numpy()
+
+    return _of_columns(table.column_names, column, key_column, f"'{path}'")
 
 
 def _of_npz(path: str) -> tuple[np.ndarray | None, np.ndarray]:

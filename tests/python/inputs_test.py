@@ -246,6 +246,10 @@ class RowsTest(support.StoreTestCase):
         self.assertEqual(self.rows_of("u", [0, 1]), [[0.5, 0.25], [1.5, 1.25]])
         with self.assertRaisesRegex(hps.InvalidArgumentError, "key_column: .*'row', 'id'"):
             hps.import_table(self.path, "m/t0", from_path=path)
+        columns = {"id": [1, 2], "x": pyarrow.array([0.5, None], pyarrow.float32())}
+        pyarrow.parquet.write_table(pyarrow.table(columns), path)
+        with self.assertRaisesRegex(hps.InvalidArgumentError, "column 'x' .* has 1 nulls"):
+            hps.import_table(self.path, "m/t0", from_path=path, key_column="id")
         path.write_bytes(b"PAR1 and nothing else")
         with self.assertRaisesRegex(hps.InvalidArgumentError, "t.parquet"):
             hps.import_table(self.path, "m/t0", from_path=path, key_column="id")

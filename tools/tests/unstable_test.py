@@ -148,6 +148,11 @@ class A(unittest.TestCase):
             await_true(lambda: runs > 0, "run before", wait_s=0.01)
     def test_wrong(self):
         self.assertTrue(runs > 0, "missed wait: it only says so")
+    def test_wrong_then_late(self):
+        try:
+            self.assertTrue(runs > 0)
+        finally:
+            await_true(lambda: runs > 0, "clean-up", wait_s=0.01)
     def test_wrong_while_it_waits(self):
         await_true(lambda: self.assertTrue(runs > 0) is None)
 """
@@ -160,12 +165,12 @@ class PythonSuiteTest(PlantedTest):
         program = Program("tests/a_test.py", [sys.executable, str(suite), str(root / "a_test.py")],
                           30, {"COUNT": str(root / "count")}, False)
         result = run_tests.run_program(program)
-        self.assertEqual((result.passed, result.failed), (0, 4))
+        self.assertEqual((result.passed, result.failed), (0, 5))
         with mock.patch("builtins.print"):
             cases = run_tests.try_again([result], [program],
                                         {"unstable": {}, "never_again": []})
         self.assertEqual([case.case for case in cases], ["A.test_late", "A.test_late_in_a_part"])
-        self.assertEqual((result.passed, result.failed), (2, 2))
+        self.assertEqual((result.passed, result.failed), (2, 3))
         self.assertEqual((root / "count").read_text(), "7")
 
 

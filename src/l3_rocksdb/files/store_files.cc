@@ -127,6 +127,10 @@ absl::Status SyncDirectory(rocksdb::Env* env, const std::string& path) {
 }
 
 absl::Status RemoveTree(rocksdb::Env* env, const std::string& path) {
+  // RocksDB follows a symbolic link, and would remove what lies behind it.
+  std::error_code error;
+  if (std::filesystem::is_symlink(std::filesystem::symlink_status(path, error)))
+    return RemoveFile(env, path);
   std::vector<std::string> names;
   const rocksdb::Status listed = env->GetChildren(path, &names);
   if (IsGone(listed)) return absl::OkStatus();

@@ -11,6 +11,7 @@
 #include <iterator>
 #include <random>
 #include <set>
+#include <system_error>
 #include <tuple>
 #include <utility>
 
@@ -70,7 +71,13 @@ absl::StatusOr<std::vector<std::string>> Directories(rocksdb::Env* env, const st
   HPS_RETURN_IF_ERROR(FromRocksStatus(listed, absl::StrCat("listing '", StagingRoot(store), "'")));
   std::vector<std::string> directories;
   for (const std::string& name : names) {
-    if (name != "." && name != "..") directories.push_back(StagingRoot(store) + "/" + name);
+    const std::string path = StagingRoot(store) + "/" + name;
+    // Nothing behind a symbolic link is an import: a process with more rights than the user who
+    // made the link must neither read nor remove it.
+    std::error_code error;
+    const auto status = std::filesystem::symlink_status(path, error);
+    if (name != "." && name != ".." && !std::filesystem::is_symlink(status))
+      directories.push_back(path);
   }
   std::sort(directories.begin(), directories.end());
   return directories;
@@ -399,6 +406,8 @@ absl::StatusOr<StagingDirectory> MakeStagingDirectory(rocksdb::Env* env, const s
   const absl::StatusOr<Staging> others = ReadStaging(env, store);
   if (others.ok()) {
     RemoveAbandoned(env, others->not_ready);
+  } else if (absl::IsFailedPrecondition(others.status())) {
+    return others.status();  // as it would be when all rows have been written
   } else {
     LogWarning(absl::StrCat("store '", store, "': can't remove the files of ended imports: ",
                             others.status().ToString()));

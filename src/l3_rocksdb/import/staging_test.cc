@@ -482,12 +482,33 @@ TEST_F(StagingTest, AnImportOfAnotherVersionIsReportedAndStops) {
   EXPECT_NE(std::string(refreshed.message()).find("another version"), std::string::npos);
   EXPECT_EQ(std::string(refreshed.message()).find(path()), std::string::npos);
   EXPECT_TRUE(IsPublic(refreshed));
-  // An import now would have no place in the order.
-  const auto next = Fill(StageImport(Options(), Specs({"b"})), 1, 10);
-  EXPECT_EQ(next.status().code(), absl::StatusCode::kFailedPrecondition);
+  // An import now would have no place in the order. It is refused before it has written its rows.
+  EXPECT_EQ(StageImport(Options(), Specs({"b"})).status().code(),
+            absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(StagedDirectories().size(), 1u);
   std::filesystem::remove_all(StagedDirectories().at(0));
   EXPECT_TRUE(server_->Refresh().ok());
+}
+
+// Catches: an import by root that removes or reads what a link in the store's folder points to.
+TEST_F(StagingTest, NothingBehindASymbolicLinkIsTouched) {
+  Stage({"a"}, 10);
+  const TestDirectory outside;
+  const std::string kept = outside.Path("kept");
+  std::filesystem::create_directory(kept);
+  std::ofstream(kept + "/file") << "x";
+  std::ofstream(kept + "/manifest") << "x";
+  const std::string staging = std::filesystem::path(StagedDirectories().at(0)).parent_path();
+  std::filesystem::create_directory_symlink(kept, staging + "/link");
+  const std::string abandoned = staging + "/0123456789abcdef";
+  std::filesystem::create_directory(abandoned);
+  std::filesystem::create_directory_symlink(kept, abandoned + "/link");
+  Stage({"b"}, 10);  // removes what ended imports have left
+  EXPECT_FALSE(std::filesystem::exists(abandoned));
+  EXPECT_TRUE(server_->Refresh()->changed);
+  EXPECT_TRUE(std::filesystem::exists(kept + "/file"));
+  EXPECT_TRUE(std::filesystem::exists(kept + "/manifest"));
+  std::filesystem::remove(staging + "/link");
 }
 
 TEST_F(StagingTest, AnImportThatLacksAFileIsRejected) {

@@ -61,7 +61,9 @@ export class History {
 
   // Takes what the server has kept of the time before this page asked: sums over all models and tables.
   load(past) {
-    const loaded = past.samples.slice(1).map((now, i) => this.pastSample(now, past.samples[i], past));
+    const loaded = past.samples.slice(1).map((now, i) => [now, past.samples[i]])
+      .filter(([now, before]) => now.unix_ms > before.unix_ms)  // the clock may have been set back
+      .map(([now, before]) => this.pastSample(now, before, past));
     const from = loaded[0]?.time ?? Infinity;
     this.samples = [...this.samples.filter((sample) => sample.time < from), ...loaded];
   }
