@@ -185,9 +185,10 @@ class DeviceCacheContractTest : public testing::TestWithParam<DeviceCacheContrac
   }
 
   // InsertIfAbsent and Flush; returns the number of refused keys.
-  static uint64_t InsertIfAbsent(const StampedTable& table, std::vector<Key> keys, Version version,
-                                 ApplyEpoch epoch = 0, Admission admission = Admission::kAlways) {
-    StampedBatch stamped(table, std::move(keys), version);
+  static uint64_t InsertIfAbsent(const StampedTable& table, const std::vector<Key>& keys,
+                                 Version version, ApplyEpoch epoch = 0,
+                                 Admission admission = Admission::kAlways) {
+    StampedBatch stamped(table, keys, version);
     RowBatch batch = stamped.batch();
     batch.admission = admission;
     const auto refused = table.table->InsertIfAbsent(batch, epoch);
@@ -196,8 +197,8 @@ class DeviceCacheContractTest : public testing::TestWithParam<DeviceCacheContrac
     return refused.value_or(0);
   }
 
-  static void Update(const StampedTable& table, std::vector<Key> keys, Version version) {
-    StampedBatch batch(table, std::move(keys), version);
+  static void Update(const StampedTable& table, const std::vector<Key>& keys, Version version) {
+    StampedBatch batch(table, keys, version);
     ASSERT_EQ(table.table->Update(batch.batch(), kNoDeadline), absl::OkStatus());
     Flush(table);
   }
