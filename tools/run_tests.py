@@ -198,7 +198,7 @@ def lanes() -> int:
 def expected_s(program: Program, first: list[str], seconds: dict) -> float:
     """As long as the last time, by `seconds`. A program that has never run is taken for a long one,
     those that `first` names for the longest."""
-    named = re.split("[ /]", program.name)[-1]
+    named = unstable.short_name(program.name)
     rank = len(first) - first.index(named) if named in first else 0
     return seconds.get(program.name, 1e6 + rank)
 
@@ -291,10 +291,12 @@ def install_package() -> Result:
 
 
 def check_suites(suites: dict) -> list[Result]:
-    results = [Result("tests/suites.toml") for _ in test_programs.problems(suites)]
-    for result, problem in zip(results, test_programs.problems(suites)):
-        result.fail(problem)
-        show(result, len(results), len(results))
+    problems = test_programs.problems(suites)
+    results = []
+    for problem in problems:
+        results.append(Result("tests/suites.toml"))
+        results[-1].fail(problem)
+        show(results[-1], len(results), len(problems))
     return results
 
 
@@ -315,7 +317,7 @@ def try_again(results: list[Result], programs: list[Program], suites: dict) -> l
             if not all(passes(alone) for _ in range(unstable.TRIES)):
                 continue
             result.passed, result.failed = result.passed + 1, result.failed - 1
-            cause = suites["unstable"].get(f"{test_programs.short_name(result.name)} {case}", "")
+            cause = suites["unstable"].get(f"{unstable.short_name(result.name)} {case}", "")
             cases.append(UnstableCase(result.name, case, cause, result.output))
     return cases
 

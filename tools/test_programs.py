@@ -49,11 +49,6 @@ class Program:
                                    environment=self.environment | environment)
 
 
-def short_name(name: str) -> str:
-    """Without preset and folder."""
-    return re.split("[ /]", name)[-1]
-
-
 def processor_flags() -> list[str]:
     try:
         text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
@@ -150,8 +145,10 @@ def python_programs(preset: str, suites: dict, everything: bool) -> list[Program
 def problems(suites: dict) -> list[str]:
     """What suites.toml gets wrong about the programs that there are."""
     tests = built_tests("cpu")
-    return undecided(suites, tests) + unstable.wrong_list(
-        suites["unstable"], tests + [file.name for file in python_files("cpu")])
+    names = tests + [file.name for file in python_files("cpu")]
+    return (undecided(suites, tests) + unstable.wrong_list(suites["unstable"], names)
+            + [f"never_again names {name}, which is not a test program"
+               for name in suites["never_again"] if name not in names])
 
 
 def undecided(suites: dict, tests: list[str]) -> list[str]:

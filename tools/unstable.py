@@ -41,6 +41,11 @@ class UnstableCase:
         return f"{self.program} {self.case}" + (f" (known: {self.cause})" if self.cause else "")
 
 
+def short_name(program_name: str) -> str:
+    """Without preset and folder, as tests/suites.toml has it."""
+    return re.split("[ /]", program_name)[-1]
+
+
 def is_late(failures: list[str]) -> bool:
     """Whether each failure of a case is a missed wait."""
     return bool(failures) and all(LATE_FAILURE.search(failure) for failure in failures)
@@ -50,9 +55,8 @@ def late_cases(program_name: str, reason: str, failures: dict[str, list[str]],
                never_again: list[str]) -> list[str]:
     """Cases of a failed program that may be tried again. `reason`: why it counts as failed beyond
     its cases; a program that has one did not just miss a wait."""
-    name = program_name.split("/")[-1].removeprefix("cpu ")
     is_cpu = " " not in program_name or program_name.startswith("cpu ")
-    if reason or not is_cpu or name in never_again:
+    if reason or not is_cpu or short_name(program_name) in never_again:
         return []
     return sorted(case for case, messages in failures.items() if is_late(messages))
 
@@ -61,11 +65,6 @@ def seed_of(output: str) -> dict[str, str]:
     """The environment that gives a program the seed of the run that printed `output`."""
     found = SEED.search(output)
     return {"HPS_TEST_SEED": found[1]} if found else {}
-
-
-def passes_again(case: str, seed: dict[str, str], run_case) -> bool:
-    """`run_case(case, environment)` runs the case alone and tells whether it passed."""
-    return all(run_case(case, seed) for _ in range(TRIES))
 
 
 def excess(cases: list[UnstableCase]) -> str:
