@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/descriptor.h"
 
 namespace hps::cli {
 namespace {
@@ -27,21 +28,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kHeadBytesMax = 64 << 10;
 constexpr int64_t kPollMsMax = 60'000;  // poll() takes an int
-
-// A socket that is closed at the end.
-class Socket {
- public:
-  explicit Socket(int number) : number_(number) {}
-  Socket(Socket&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Socket& operator=(Socket&&) = delete;
-  ~Socket() {
-    if (number_ >= 0) close(number_);
-  }
-  int number() const { return number_; }
-
- private:
-  int number_;
-};
 
 struct Exchange {
   std::string server;  // for messages
@@ -52,7 +38,7 @@ struct Exchange {
   }
 
   // Waits until the socket can go on.
-  absl::Status Await(const Socket& socket, short events) const {
+  absl::Status Await(const Descriptor& socket, short events) const {
     for (;;) {
       const auto left =
           std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
@@ -67,7 +53,7 @@ struct Exchange {
   }
 };
 
-absl::Status Connect(const Socket& socket, const addrinfo& address, const Exchange& exchange) {
+absl::Status Connect(const Descriptor& socket, const addrinfo& address, const Exchange& exchange) {
   if (connect(socket.number(), address.ai_addr, address.ai_addrlen) == 0) return absl::OkStatus();
   if (errno != EINPROGRESS) return exchange.Unavailable("can't connect", errno);
   if (absl::Status status = exchange.Await(socket, POLLOUT); !status.ok()) return status;
@@ -78,7 +64,7 @@ absl::Status Connect(const Socket& socket, const addrinfo& address, const Exchan
 }
 
 // Tries the host's addresses in turn.
-absl::StatusOr<Socket> OpenSocket(const HttpServerAddress& server, const Exchange& exchange) {
+absl::StatusOr<Descriptor> OpenSocket(const HttpServerAddress& server, const Exchange& exchange) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -89,7 +75,7 @@ absl::StatusOr<Socket> OpenSocket(const HttpServerAddress& server, const Exchang
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses(found, freeaddrinfo);
   absl::Status last = absl::UnavailableError(absl::StrCat(exchange.server, ": no address"));
   for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
-    Socket made(
+    Descriptor made(
         socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
     if (made.number() < 0) return exchange.Unavailable("no socket", errno);
     last = Connect(made, *address, exchange);
@@ -99,14 +85,14 @@ absl::StatusOr<Socket> OpenSocket(const HttpServerAddress& server, const Exchang
   return last;
 }
 
-bool HasInput(const Socket& socket) {
+bool HasInput(const Descriptor& socket) {
   pollfd wanted = {.fd = socket.number(), .events = POLLIN, .revents = 0};
   return poll(&wanted, 1, 0) > 0;
 }
 
 // Sends the bytes of `output` from `sent` on, as many as the socket takes. False: the connection is
 // broken.
-bool SendSome(const Socket& socket, std::string_view output, size_t* sent) {
+bool SendSome(const Descriptor& socket, std::string_view output, size_t* sent) {
   const std::string_view rest = output.substr(*sent);
   const ssize_t now = send(socket.number(), rest.data(), rest.size(), MSG_NOSIGNAL);
   if (now > 0) *sent += static_cast<size_t>(now);
@@ -115,7 +101,7 @@ bool SendSome(const Socket& socket, std::string_view output, size_t* sent) {
 
 // Returns early if the server answers before it has the whole request, or closes the connection: it
 // refuses the request. Its answer can still be received.
-absl::Status Send(const Socket& socket, std::string_view text, const Exchange& exchange) {
+absl::Status Send(const Descriptor& socket, std::string_view text, const Exchange& exchange) {
   size_t sent = 0;
   while (sent < text.size()) {
     if (absl::Status status = exchange.Await(socket, POLLOUT | POLLIN); !status.ok()) return status;
@@ -128,7 +114,7 @@ using Piece = std::array<char, 16 << 10>;
 
 // The bytes that were received; empty at the end of the connection, also if the server resets it.
 // The length in the answer's head tells whether the answer is complete.
-absl::StatusOr<std::string_view> Receive(const Socket& socket, Piece& piece,
+absl::StatusOr<std::string_view> Receive(const Descriptor& socket, Piece& piece,
                                          const Exchange& exchange) {
   while (true) {
     if (absl::Status status = exchange.Await(socket, POLLIN); !status.ok()) return status;
@@ -154,7 +140,7 @@ absl::StatusOr<std::string> Whole(std::string answer, const Exchange& exchange) 
 }
 
 // All bytes up to the end of the connection. The request asks the server to close it.
-absl::StatusOr<std::string> AskPlainly(const Socket& socket, const std::string& request,
+absl::StatusOr<std::string> AskPlainly(const Descriptor& socket, const std::string& request,
                                        uint64_t bytes_max, const Exchange& exchange) {
   if (absl::Status status = Send(socket, request, exchange); !status.ok()) return status;
   std::string answer;
@@ -168,7 +154,7 @@ absl::StatusOr<std::string> AskPlainly(const Socket& socket, const std::string& 
   }
 }
 
-absl::StatusOr<std::string> AskOverTls(const Socket& socket, TlsClient& tls, uint64_t bytes_max,
+absl::StatusOr<std::string> AskOverTls(const Descriptor& socket, TlsClient& tls, uint64_t bytes_max,
                                        const Exchange& exchange) {
   Piece piece;
   std::string output;
@@ -310,7 +296,7 @@ absl::StatusOr<HttpServerAddress> ParseServerUrl(const std::string& url) {
 absl::StatusOr<HttpAnswer> HttpSend(const HttpServerAddress& server, const HttpRequest& request,
                                     const HttpOptions& options) {
   const Exchange exchange = {.server = server.text(), .deadline = Clock::now() + options.timeout};
-  absl::StatusOr<Socket> socket = OpenSocket(server, exchange);
+  absl::StatusOr<Descriptor> socket = OpenSocket(server, exchange);
   if (!socket.ok()) return socket.status();
   std::string text = Encode(server, request, options.token);
   const uint64_t bytes_max = options.body_bytes_max + kHeadBytesMax;

@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/macros.h"
 
 extern char** environ;
@@ -29,24 +30,6 @@ constexpr Duration kTimeMax = std::chrono::seconds(60);
 constexpr size_t kMessageBytesMax = 2000;
 
 std::atomic<const char*> check_program{nullptr};
-
-// Closes a file descriptor.
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() { Close(); }
-
-  void Close() {
-    if (number_ >= 0) ::close(number_);
-    number_ = -1;
-  }
-  int number() const { return number_; }
-
- private:
-  int number_;
-};
 
 absl::Status Failed(const char* what) {
   return absl::UnavailableError(absl::StrCat(

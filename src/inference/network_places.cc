@@ -16,8 +16,8 @@ struct RowBudgets {
   std::map<int, std::weak_ptr<ByteBudget>> by_device HPS_GUARDED_BY(mutex);
 };
 
-// What all networks of the process share on a device, for as long as one of them is there: the most
-// that one of them was made with, so that each has what was checked for it.
+// The budget that all networks of the process share on a device, for as long as one of them is
+// there. It is the largest bytes_max of these networks: the load of each has checked its own.
 std::shared_ptr<ByteBudget> RowBudgetOf(int device, uint64_t bytes_max) {
   static RowBudgets budgets;
   MutexLock lock(budgets.mutex);

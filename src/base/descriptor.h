@@ -1,0 +1,28 @@
+// A file descriptor that is closed at the end.
+#pragma once
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace hps {
+
+// Owns `number`; a negative one is none. Not thread-safe.
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  ~Descriptor() { Close(); }
+
+  void Close() {
+    if (number_ >= 0) ::close(number_);
+    number_ = -1;
+  }
+  int number() const { return number_; }
+
+ private:
+  int number_;
+};
+
+}  // namespace hps
