@@ -83,8 +83,16 @@ class TritonTestCase(support.ServerTestCase):
         status, text = self.triton.load(name)
         self.assertEqual(status, 200, text + self.triton.log.read_text())
 
-    def statistics(self, model: str = MODEL) -> dict:
-        return json.loads(self.triton.get(f"/v2/models/{model}/stats")[1])["model_stats"][0]
+    def statistics(self, samples: int, model: str = MODEL) -> dict:
+        """What Triton counted for `model`, when that is all of the `samples` that reached the
+        backend. A request is counted after its answer was sent, the samples of a batch last."""
+        def counted() -> dict | None:
+            got = json.loads(self.triton.get(f"/v2/models/{model}/stats")[1])["model_stats"][0]
+            executed = sum(batch["batch_size"] * batch["compute_infer"]["count"]
+                           for batch in got.get("batch_stats", ()))
+            return got if executed >= samples else None
+
+        return await_true(counted, f"{samples} counted samples")
 
     def assert_refused(self, load: tuple[int, str], *parts: str) -> None:
         self.assertEqual(load[0], 400, load[1])
@@ -186,9 +194,7 @@ output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
             infer(client, module, MODEL, {"user": self.keys(4)})
         with self.assertRaises(Exception):
             infer(client, module, MODEL, {"user": self.keys(4, 2, 2)[0, 0].astype(np.float32)})
-        # A request is counted after its answer was sent.
-        await_true(lambda: self.statistics()["inference_count"] >= 5, "5 counted requests")
-        statistics = self.statistics()
+        statistics = self.statistics(5)
         self.assertEqual(statistics["inference_count"], 5)
         figures = statistics["inference_stats"]
         self.assertEqual(figures["success"]["count"], 5)
@@ -248,7 +254,7 @@ output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
                 np.testing.assert_array_equal(answer.as_numpy("OUTPUT0")[0], joint_rows(keys[i]))
             else:
                 self.assert_stamped("user", keys[i]["user"], answer.as_numpy("user")[0])
-        statistics = self.statistics()
+        statistics = self.statistics(count)
         self.assertLess(statistics["execution_count"], count, statistics)
         self.assertGreater(max(batch["batch_size"] for batch in statistics["batch_stats"]), 1)
 
@@ -556,6 +562,7 @@ class PredictionTest(TritonTestCase):
         self.load("dlrm", "max_batch_size: 256\ninstance_group { count: 1 }\n",
                   self.configure(models=""))
         wrong: list = []
+        samples: list[int] = []
 
         def ask(seed: int) -> None:
             random = np.random.default_rng(seed)
@@ -565,6 +572,7 @@ class PredictionTest(TritonTestCase):
                     picked = slice(begin, begin + int(random.integers(1, 10)))
                     inputs = {name: array.reshape(len(array), -1)
                               for name, array in self.by_name(picked).items()}
+                    samples.append(len(next(iter(inputs.values()))))
                     got = infer(client, http_client, "dlrm", inputs)["score"]
                     if np.abs(got[:, 0] - self.samples["score"][picked]).max() > ctr_test.ERROR_MAX:
                         wrong.append((begin, got))
@@ -575,7 +583,8 @@ class PredictionTest(TritonTestCase):
         for thread in threads:
             thread.join()
         self.assertEqual(wrong, [])
-        statistics = self.statistics("dlrm")
+        statistics = self.statistics(sum(samples), "dlrm")
+        self.assertEqual(statistics["inference_count"], sum(samples))
         self.assertEqual(statistics["inference_stats"]["success"]["count"], 160)
         self.assertLess(statistics["execution_count"], 160, "no two were batched")
 
