@@ -27,8 +27,8 @@ struct ParkedMessageInfo {
 absl::StatusOr<std::vector<ParkedMessageInfo>> ListParkedMessages(const Config& config);
 
 struct ReplayOptions {
-  // Also apply keys of which the store does not know whether they were deleted later. This may
-  // bring back rows that the stream has deleted.
+  // Also change keys that may have been deleted after the message, because the store has no record
+  // that would tell. This may bring back rows that the stream has deleted.
   bool apply_undecided = false;
 };
 

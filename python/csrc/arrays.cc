@@ -178,7 +178,12 @@ bool GatherKeys(const nb::ndarray<nb::ro>& array, std::vector<Key>& keys) {
   }
 }
 
-Array ReadTuple(nb::handle object) {
+void RequireMemory(const Array& array, const Argument& argument) {
+  const std::string_view problem = MemoryProblem(array.data, array.size, array.type);
+  if (!problem.empty()) RaiseInvalid(absl::StrCat(argument.Text(), ": ", std::string(problem)));
+}
+
+Array ReadTuple(nb::handle object, const Argument& argument) {
   const auto parts = nb::cast<std::tuple<uintptr_t, size_t, std::string_view>>(object);
   Array array;
   array.data = reinterpret_cast<void*>(std::get<0>(parts));
@@ -186,6 +191,7 @@ Array ReadTuple(nb::handle object) {
   const auto* const found = std::ranges::find(kTypes, std::get<2>(parts), &NamedType::name);
   array.type = found == kTypes.end() ? ElementType::kOther : found->type;
   if (array.type == ElementType::kOther) array.other_type = std::get<2>(parts);
+  RequireMemory(array, argument);
   return array;
 }
 
@@ -212,11 +218,6 @@ std::span<const Key> Widen(const Array& array, std::vector<Key>& widened) {
   const std::span narrow(static_cast<const T*>(array.data), array.size);
   widened.assign(narrow.begin(), narrow.end());
   return widened;
-}
-
-void RequireMemory(const Array& array, const Argument& argument) {
-  const std::string_view problem = MemoryProblem(array.data, array.size, array.type);
-  if (!problem.empty()) RaiseInvalid(absl::StrCat(argument.Text(), ": ", std::string(problem)));
 }
 
 }  // namespace
@@ -248,12 +249,8 @@ std::string Argument::Text() const {
 }
 
 Array ReadArray(nb::handle object, const Argument& argument, bool writable) {
+  if (nb::isinstance<nb::tuple>(object)) return ReadTuple(object, argument);
   Array array;
-  if (nb::isinstance<nb::tuple>(object)) {
-    array = ReadTuple(object);
-    RequireMemory(array, argument);
-    return array;
-  }
   if (ReadNumpy(object, writable, array)) return array;
   ReadOwner(object, argument, array);
   if (!IsContiguous(array.owner))
@@ -270,8 +267,7 @@ Array ReadArray(nb::handle object, const Argument& argument, bool writable) {
 std::span<const Key> ReadKeys(nb::handle object, const Argument& argument,
                               std::vector<Key>& widened, Array& array) {
   if (nb::isinstance<nb::tuple>(object)) {
-    array = ReadTuple(object);
-    RequireMemory(array, argument);
+    array = ReadTuple(object, argument);
   } else if (!ReadNumpy(object, false, array)) {
     ReadOwner(object, argument, array);
   }

@@ -63,8 +63,8 @@ struct Argument {
 // not writable but `writable`), TypeError (no array).
 Array ReadArray(nanobind::handle object, const Argument& argument, bool writable);
 
-// Reads keys: integers of any width, contiguous or not. What is not int64 or uint64 without gaps is
-// copied to `widened`, which must outlive the result. Raises as ReadArray.
+// Reads keys: integers of any width, contiguous or not. Contiguous int64 and uint64 are used where
+// they lie; other keys are copied to `widened`, which must outlive the result. Raises as ReadArray.
 std::span<const Key> ReadKeys(nanobind::handle object, const Argument& argument,
                               std::vector<Key>& widened, Array& array);
 

@@ -125,7 +125,7 @@ std::unique_ptr<OpenStore> Open(nb::handle path, nb::handle config, const std::s
   absl::StatusOr<std::shared_ptr<Store>> store;
   {
     const ReleasedGil released;
-    if (open_mode == OpenMode::kReadOnly)  // a view of its own, of what is there now
+    if (open_mode == OpenMode::kReadOnly)  // each call gets its own view of the present rows
       store = Store::Open(settings, open_mode);
     else
       store = OpenWriter(settings, open_mode, file);

@@ -1,7 +1,6 @@
 #include "import/import_plan.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <iterator>
@@ -14,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "base/macros.h"
 #include "base/text.h"
+#include "base/unix_time.h"
 #include "import/formats/elements.h"
 #include "import/formats/file.h"
 #include "import/formats/foreign_table.h"
@@ -317,11 +317,7 @@ absl::StatusOr<std::shared_ptr<ForeignStore>> OpenDatabase(const ImportRequest& 
   return opener(resolved);
 }
 
-UpdateStart Now() {
-  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
-  return {.kind = UpdateStart::Kind::kTime,
-          .time_ms = std::chrono::duration_cast<std::chrono::milliseconds>(since_1970).count()};
-}
+UpdateStart Now() { return {.kind = UpdateStart::Kind::kTime, .time_ms = UnixMilliseconds()}; }
 
 }  // namespace
 

@@ -221,7 +221,7 @@ TEST(RedisFaultsTest, SharedRowsThatAreCut) {
         redis.Ask(server, {"EVAL", kCutRows, "0"});
     };
     cut_rows();
-    EXPECT_GT(node.Promote(keys), 0u) << "what is no row is replaced";
+    EXPECT_GT(node.Promote(keys), 0u) << "a value that is no row is replaced";
     EXPECT_EQ(node.statistics().failures, 0u);
     EXPECT_EQ(node.Check(keys), keys.size());
     cut_rows();

@@ -27,9 +27,9 @@ constexpr Duration kReplicaRest = std::chrono::milliseconds(100);
 
 // The first of KEYS is of the change's number, and the first of ARGV are the last one that was seen
 // and the new one; a server that has a lower one than was seen has lost changes, and says -1. The
-// others are names of rows, and their new values. A value without a row removes an older row. What
-// is not held stays so, and what is no row is replaced. The number is written first: a server
-// without room refuses it, and with it the whole script.
+// others are names of rows, and their new values. A value without a row removes an older row. A
+// name that has no value gets none, and a value that is no row is replaced. The number is written
+// first: a server without room refuses it, and with it the whole script.
 constexpr std::string_view kUpdateScript = R"(
 local function read(...)
   local held = redis.pcall(...)

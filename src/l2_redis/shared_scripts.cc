@@ -33,7 +33,7 @@ local function mark_of(name)
   local mark = string.sub(held, 1, -5)
   return string.byte(mark) < 128 and with_checksum(mark) == held and mark
 end
--- Nonce and versions of a row; none of what is not a string, or too short.
+-- Nonce and versions of a row; '' if the value is no string or is too short.
 local function head_of(name)
   local held = redis.pcall('GETRANGE', name, 0, 23)
   return type(held) == 'string' and #held == 24 and held or ''

@@ -45,7 +45,7 @@ absl::Status CheckStore(const Config& config) {
 struct Changes {
   std::map<Key, uint32_t> keys{};  // each once, with the index of its last occurrence
   uint64_t superseded = 0;         // keys with a newer row or a newer deletion
-  uint64_t undecided = 0;          // keys of which the store does not know the last change
+  uint64_t undecided = 0;          // keys that may have been deleted later: no record tells
 };
 
 absl::StatusOr<Changes> ChangesOf(DurableTable& table, const UpdateMessage& message,

@@ -2,18 +2,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
+
+#include "base/unix_time.h"
 
 namespace hps {
 
-int64_t UnixMicros() {
-  return std::chrono::duration_cast<std::chrono::microseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
 void Freshness::Add(std::span<const int64_t> publish_times_us) {
-  const int64_t now_us = UnixMicros();
+  const int64_t now_us = UnixMicroseconds();
   for (const int64_t published_us : publish_times_us) {
     if (published_us <= 0) continue;
     const auto age_us = static_cast<uint64_t>(std::max<int64_t>(now_us - published_us, 0));

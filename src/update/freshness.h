@@ -25,7 +25,4 @@ class Freshness {
   std::atomic<uint64_t> sum_us_{0};
 };
 
-// The system's clock, in microseconds since 1970.
-int64_t UnixMicros();
-
 }  // namespace hps

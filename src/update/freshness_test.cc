@@ -5,12 +5,14 @@
 #include <array>
 #include <numeric>
 
+#include "base/unix_time.h"
+
 namespace hps {
 namespace {
 
 TEST(FreshnessTest, CountsByAge) {
   Freshness freshness;
-  const int64_t now = UnixMicros();
+  const int64_t now = UnixMicroseconds();
   const std::array<int64_t, 4> times = {now + 60'000'000, now - 3'000'000, now - 3'500'000'000, 0};
   freshness.Add(times);
   const FreshnessHistogram histogram = freshness.histogram();

@@ -9,6 +9,7 @@
 #include "base/logging.h"
 #include "base/macros.h"
 #include "base/public_message.h"
+#include "base/unix_time.h"
 
 namespace hps {
 namespace {
@@ -338,7 +339,7 @@ void StreamReader::EndRecovery() {
 void StreamReader::Publish() {
   next_publish_ = RealClock().Now() + kPublishEvery;
   const UpdateSourceStatistics source = source_->Statistics();
-  const auto now_ms = static_cast<double>(UnixMicros()) * 1e-3;
+  const auto now_ms = static_cast<double>(UnixMicroseconds()) * 1e-3;
   MutexLock lock(mutex_);
   StreamStatistics& to = statistics_;
   to.problem = !problem_.empty() ? problem_ : std::string(source.health.message());

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/unix_time.h"
 #include "testing/await.h"
 #include "testing/fakes/fake_update_stream.h"
 #include "testing/test_directory.h"
@@ -36,7 +37,8 @@ class StreamReaderTest : public ::testing::Test {
     const TableSpec spec = {.name = "m/t", .dim = World::kDim};
     const std::vector<std::byte> rows = World::Rows(1, value);
     std::vector<std::byte> payload(EncodedUpdateBytes(spec, UpdateKind::kUpsert, 1));
-    EncodeUpdate(spec, {.publish_time_us = UnixMicros(), .keys = {&key, 1}, .rows = rows}, payload);
+    EncodeUpdate(spec, {.publish_time_us = UnixMicroseconds(), .keys = {&key, 1}, .rows = rows},
+                 payload);
     stream_.Append("m/t", partition, {.payload = payload});
   }
   testing::AssertionResult AwaitRow(Key key, float value) {

@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "base/unix_time.h"
 #include "testing/await.h"
 #include "update/test_update_world.h"
 
@@ -45,7 +46,7 @@ TEST_F(UpdateServiceTest, LevelOneFollowsAStreamByItself) {
     const Key key = 1;
     const Version version = VersionAt(1, offset);
     const StreamPosition position = {.offset = offset + 1};
-    const int64_t now_us = UnixMicros();
+    const int64_t now_us = UnixMicroseconds();
     const DurableWrite write = {
         .upserts = {.keys = {&key, 1}, .rows = World::View(rows), .versions = {&version, 1}},
         .positions = {&position, 1}};

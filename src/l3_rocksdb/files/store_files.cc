@@ -127,7 +127,7 @@ absl::Status SyncDirectory(rocksdb::Env* env, const std::string& path) {
 }
 
 absl::Status RemoveTree(rocksdb::Env* env, const std::string& path) {
-  // RocksDB follows a symbolic link, and would remove what lies behind it.
+  // RocksDB follows a symbolic link and would remove the files of its target.
   std::error_code error;
   if (std::filesystem::is_symlink(std::filesystem::symlink_status(path, error)))
     return RemoveFile(env, path);

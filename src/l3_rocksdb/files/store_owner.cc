@@ -60,7 +60,7 @@ absl::Status GiveOpened(const struct stat& store, int descriptor, const std::str
         absl::StrCat(what, ": expected a folder or a file with one name"));
   }
   const mode_t execute = is_directory ? 0 : S_IXUSR | S_IXGRP | S_IXOTH;
-  // What may not be changed shows below.
+  // A change that is not permitted is no error yet: the check at the end finds what is missing.
   if (file.st_uid != store.st_uid || file.st_gid != store.st_gid) {
     if (fchown(descriptor, store.st_uid, store.st_gid) != 0)
       static_cast<void>(fchown(descriptor, static_cast<uid_t>(-1), store.st_gid) == 0);
@@ -72,9 +72,8 @@ absl::Status GiveOpened(const struct stat& store, int descriptor, const std::str
   if (IsShared(store, file, execute)) return absl::OkStatus();
   return absl::PermissionDeniedError(
       absl::StrCat("'", path, "': the store belongs to user ", UserName(store.st_uid),
-                   ", who could not read and "
-                   "remove this file of user ",
-                   UserName(file.st_uid), ": import as the store's owner, or as root"));
+                   ", who could not read and remove this file of user ", UserName(file.st_uid),
+                   ": import as the store's owner, or as root"));
 }
 
 absl::StatusOr<Descriptor> Open(int folder, const std::string& name, const std::string& path) {

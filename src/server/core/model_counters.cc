@@ -4,6 +4,8 @@
 #include <bit>
 #include <chrono>
 
+#include "base/unix_time.h"
+
 namespace hps::server {
 namespace {
 
@@ -21,10 +23,7 @@ void ModelCounters::CountCall(bool ok, uint64_t key_count, Duration duration) {
   } else {
     failed_ns_.fetch_add(Nanoseconds(duration), std::memory_order_relaxed);
   }
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  last_request_unix_ms_.store(
-      static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()),
-      std::memory_order_relaxed);
+  last_request_unix_ms_.store(static_cast<uint64_t>(UnixMilliseconds()), std::memory_order_relaxed);
 }
 
 size_t ModelCounters::SizeClass(size_t call_count) {

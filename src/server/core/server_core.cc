@@ -1,9 +1,8 @@
 #include "server/core/server_core.h"
 
-#include <chrono>
-
 #include "base/macros.h"
 #include "base/server_threads.h"
+#include "base/unix_time.h"
 
 namespace hps::server {
 namespace {
@@ -23,9 +22,7 @@ InferenceEngine::Options EngineOptions(const Config& config, const ModelManager&
 ServerCore::ServerCore(const Config& config, ModelManager& life_cycle, const Options& options)
     : clock_(options.clock),
       started_at_(options.started_at == TimePoint() ? options.clock->Now() : options.started_at),
-      start_unix_ms_(static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
-                                               std::chrono::system_clock::now().time_since_epoch())
-                                               .count())),
+      start_unix_ms_(static_cast<uint64_t>(UnixMilliseconds())),
       repository_(life_cycle,
                   {.slot_count = LookupSlots(config.server),
                    .devices = life_cycle.devices(),

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/macros.h"
+#include "base/unix_time.h"
 #include "server/pages/process_statistics.h"
 #include "server/pages/snapshot.h"
 
@@ -46,7 +47,7 @@ HistorySample TakeSample(const StatisticsSource& statistics, const Store& store)
   const ServerStatistics server = statistics.Snapshot();
   const StoreStatistics stored = store.Statistics();
   const UpdateStatistics& updates = stored.updates;
-  HistorySample sample = {.unix_ms = UnixMilliseconds(),
+  HistorySample sample = {.unix_ms = static_cast<uint64_t>(UnixMilliseconds()),
                           .requests_http = server.requests_http,
                           .requests_grpc = server.requests_grpc,
                           .refused = Sum(server.refused),

@@ -58,7 +58,6 @@ TEST_F(HistoryTest, ASampleHasTheSumsOverModels) {
   EXPECT_EQ(json["key_statuses"].size(), kKeyStatusCount);
 }
 
-// Nobody asks meanwhile.
 TEST_F(HistoryTest, SamplesAreTakenByTheServerItself) {
   const auto history = Started(std::chrono::milliseconds(1));
   const Json samples = Samples(*history, 5);

@@ -8,6 +8,7 @@
 #include "base/macros.h"
 #include "base/mutex.h"
 #include "base/out_of_memory.h"
+#include "base/unix_time.h"
 #include "server/pages/assets.h"
 #include "server/pages/history.h"
 #include "server/pages/key_lookup.h"
@@ -72,7 +73,7 @@ class Pages final : public PageSource {
     snapshot.models = parts_.repository->Index();
     snapshot.process = ReadProcessStatistics();
     snapshot.log = CountLogLines();
-    snapshot.unix_ms = UnixMilliseconds();
+    snapshot.unix_ms = static_cast<uint64_t>(UnixMilliseconds());
     return make(snapshot);
   }
 

@@ -1,7 +1,8 @@
-// What an operator has to do something about now, in words: the dashboard's header turns red by it.
+// The problems that an operator has to solve now, in words. The dashboard's header is red while
+// there are any.
 //
-// A subset of the alerts of deploy/prometheus: what is wrong at this moment and can be seen without
-// a history. Pure; the sentences have no paths.
+// A subset of the alerts of deploy/prometheus: those that one snapshot of the server's figures
+// shows. Pure; the sentences have no paths.
 #pragma once
 
 #include <string>

@@ -1,7 +1,6 @@
 #include "server/pages/snapshot.h"
 
 #include <algorithm>
-#include <chrono>
 #include <set>
 
 namespace hps::server {
@@ -28,12 +27,6 @@ LevelStatistics Sum(const Snapshot& snapshot, LevelStatistics TableStatistics::*
 }
 
 }  // namespace
-
-uint64_t UnixMilliseconds() {
-  const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(since_epoch).count());
-}
 
 LevelTotals TotalsOfL1(const Snapshot& snapshot) {
   std::set<int> devices;

@@ -25,9 +25,6 @@ struct Snapshot {
   uint64_t unix_ms = 0;
 };
 
-// Now.
-uint64_t UnixMilliseconds();
-
 // What a whole level of lossy tables holds.
 struct LevelTotals {
   LevelStatistics sum;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "base/unix_time.h"
 
 namespace hps {
 namespace {
@@ -17,12 +18,6 @@ constexpr auto kCheckEvery = std::chrono::seconds(1);
 constexpr auto kServeEvery = std::chrono::milliseconds(10);
 constexpr auto kTopicWaitMax = std::chrono::seconds(10);
 constexpr auto kTopicPause = std::chrono::milliseconds(100);
-
-int64_t NowMicroseconds() {
-  return std::chrono::duration_cast<std::chrono::microseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 absl::Status CheckOptions(const UpdateProducerOptions& options) {
   HPS_RETURN_IF_ERROR(ValidateTableSpec(options.table));
@@ -159,7 +154,7 @@ absl::Status KafkaProducer::Add(UpdateKind kind, std::span<const Key> keys,
     }
     if (open.keys.empty()) {
       open.kind = kind;
-      open.publish_time_us = NowMicroseconds();
+      open.publish_time_us = UnixMicroseconds();
       open.opened = RealClock().Now();
     }
     open.keys.push_back(keys[i]);
