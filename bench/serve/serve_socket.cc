@@ -42,6 +42,17 @@ sockaddr_in Loopback(uint16_t port) {
   return address;
 }
 
+// Repeats an interrupted call: the system does not where a socket has a time-out. Seen without any
+// signal, in a thread that had used io_uring.
+template <typename Call>
+ssize_t Uninterrupted(const Call& call) {
+  ssize_t count;
+  do {
+    count = call();
+  } while (count < 0 && errno == EINTR);
+  return count;
+}
+
 // What the sockets' functions call an address.
 sockaddr* Generic(sockaddr_in& address) {
   return static_cast<sockaddr*>(static_cast<void*>(&address));
@@ -67,7 +78,8 @@ ServeSocket::~ServeSocket() {
 
 absl::Status ServeSocket::Send(std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const ssize_t sent =
+        Uninterrupted([&] { return send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); });
     if (sent <= 0) return absl::UnavailableError("bench serve: the server closed while it read");
     bytes.remove_prefix(static_cast<size_t>(sent));
   }
@@ -78,7 +90,8 @@ absl::Status ServeSocket::Receive(std::vector<char>& buffer, size_t& received) {
   if (received == buffer.size()) buffer.resize(2 * buffer.size() + 1);
   if (buffer.size() > kReceivedBytesMax)
     return absl::InternalError("bench serve: an answer without an end");
-  const ssize_t more = recv(fd_, buffer.data() + received, buffer.size() - received, 0);
+  const ssize_t more = Uninterrupted(
+      [&] { return recv(fd_, buffer.data() + received, buffer.size() - received, 0); });
   if (more <= 0) return absl::UnavailableError("bench serve: the server closed, or is stuck");
   received += static_cast<size_t>(more);
   return absl::OkStatus();
