@@ -291,6 +291,13 @@ void AddSecurity(ServerConfig& server, SettingList& list) {
   list.Add("admin_token_file", server.admin_token_file, PathCodec{},
            "File with a second bearer token. If set, loads, unloads, refreshes and changes of rows "
            "need it, and the token of `token_file` is for everything else.");
+  list.Add("hosts", server.hosts, TextListCodec{"list of host names"},
+           "Names by which clients may address an HTTP listener on the loopback that asks for no "
+           "token, besides `localhost`, 127.0.0.0/8 and `[::1]`. A request for another name is "
+           "answered 421.");
+  list.Add("secrets_readable_by_all", server.secrets_readable_by_all, BooleanCodec{},
+           "Take tokens, keys and passwords from files that every user of the machine may read, "
+           "with a warning. Without it such a file is an error.");
 }
 
 void AddUpdate(UpdateConfig& update, SettingList& list) {
