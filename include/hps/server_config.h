@@ -57,7 +57,8 @@ struct ServerConfig {
   // If set: loads, unloads, refreshes and changes of rows need this token; the token of token_file
   // is for everything else.
   std::string admin_token_file;
-  // Without a token, an HTTP listener on the loopback answers to these names besides the local ones.
+  // Without a token, an HTTP listener on the loopback answers to these names besides the local
+  // ones.
   std::vector<std::string> hosts;
   bool secrets_readable_by_all = false;  // files of tokens, keys and passwords, with a warning
 };
