@@ -53,7 +53,9 @@ class GrpcProtocolTest : public testing::Test {
   void Start() {
     world_.Start();
     gate_ = std::make_unique<GatedInference>(world_.inference());
-    auto server = StartGrpcServer(world_.Parts(gate_.get()), "127.0.0.1:0");
+    ProtocolParts parts = world_.Parts(gate_.get());
+    parts.linger_timeout = linger_timeout_;
+    auto server = StartGrpcServer(parts, "127.0.0.1:0");
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
@@ -100,6 +102,7 @@ class GrpcProtocolTest : public testing::Test {
   }
 
   ServerWorld world_;
+  Duration linger_timeout_ = std::chrono::seconds(2);
   std::unique_ptr<GatedInference> gate_;
   std::unique_ptr<ProtocolServer> server_;
 };
@@ -219,8 +222,26 @@ TEST_F(GrpcProtocolTest, MetadataAreBounded) {
   client->Send(Http2Frame{NGHTTP2_HEADERS, 0, 3, more.substr(0, 10'000)});
   client->Send(Http2Frame{NGHTTP2_CONTINUATION, kEndFields, 3, more.substr(10'000)});
   EXPECT_EQ(client->Await(3).code(), 8);
-  client->Call(5, kLive, "");
-  EXPECT_EQ(client->Await(5).code(), 0) << "the connection goes on";
+  // Up to 256 KiB in all, and 64 KiB for each field, in large and in small frames.
+  uint32_t id = 5;
+  for (const size_t value_bytes : {10'000, 65'000}) {
+    for (const size_t frame_bytes : {16'384, 3000}) {
+      fields = CallFields(kLive);
+      for (size_t bytes = 0; bytes < 190'000; bytes += value_bytes)
+        fields.emplace_back("x", std::string(value_bytes, 'x'));
+      const std::string packed_all = PackFields(fields);
+      for (size_t at = 0; at < packed_all.size(); at += frame_bytes) {
+        const uint8_t type = at == 0 ? uint8_t{NGHTTP2_HEADERS} : uint8_t{NGHTTP2_CONTINUATION};
+        const uint8_t flags = at + frame_bytes < packed_all.size() ? 0 : kEndFields;
+        client->Send(Http2Frame{type, flags, id, packed_all.substr(at, frame_bytes)});
+      }
+      EXPECT_EQ(client->Await(id).code(), 8);
+      EXPECT_EQ(client->answer(id).message(), "the call's metadata is larger than 16384 bytes");
+      id += 2;
+    }
+  }
+  client->Call(id, kLive, "");
+  EXPECT_EQ(client->Await(id).code(), 0) << "the connection goes on";
   ExpectWell();
 }
 
@@ -238,7 +259,8 @@ TEST_F(GrpcProtocolTest, FieldsWithoutEndAreCutOff) {
   packed += std::string("\x40\x01x\x7f\xa1\x1e", 6) + std::string(4000, 'x');
   packed += std::string(12'000, '\xbe');
   bomb->Send(Http2Frame{NGHTTP2_HEADERS, kEndFields, 1, packed.substr(0, 16'384)});
-  bomb->AwaitEnd();
+  EXPECT_EQ(bomb->AwaitEnd(), NGHTTP2_ENHANCE_YOUR_CALM);
+  EXPECT_EQ(bomb->answer(1).reset, NGHTTP2_ENHANCE_YOUR_CALM);
   ExpectWell();
 }
 
@@ -374,7 +396,9 @@ TEST_F(GrpcProtocolTest, ADeadlineOfTheCallEndsItsWaiting) {
 
 TEST_F(GrpcProtocolTest, IdleConnectionsAreClosed) {
   config().idle_timeout = milliseconds(500);
-  EXPECT_EQ(ConnectAndCall(kTries)->AwaitEnd(), NGHTTP2_NO_ERROR);
+  const auto client = ConnectAndCall(kTries);
+  EXPECT_EQ(client->AwaitEnd(), NGHTTP2_NO_ERROR);
+  EXPECT_EQ(client->last_stream(), 1);
 }
 
 TEST_F(GrpcProtocolTest, WhatAStreamSendsBeforeItsTurnIsBounded) {
@@ -491,6 +515,7 @@ TEST_F(GrpcProtocolTest, AConnectionHasSoManyCallsAtATime) {
   ExpectWell();
 }
 
+      {NGHTTP2_PRIORITY, 0, 0, BigEndian(0, 4) + "\x10"},
 TEST_F(GrpcProtocolTest, ConnectionsAreBounded) {
   config().connections_max = 2;
   const auto first = Connect();
@@ -583,6 +608,43 @@ TEST_F(GrpcProtocolTest, MutantsOfAConversationHurtNobody) {
     Http2Client client(server_->address());
     client.Send(mutant);
     shutdown(client.fd(), SHUT_WR);
+// A client may begin a call before it reads that the server drains.
+TEST_F(GrpcProtocolTest, ADrainAnswersTheCallsThatAreUnderWay) {
+  linger_timeout_ = config().drain_timeout = std::chrono::hours(1);
+  const auto client = Connect();
+  client->acknowledges_pings = false;
+  client->Call(1, kLive, "");
+  EXPECT_EQ(client->Await(1).code(), 0);
+  std::thread draining([&] {
+    EXPECT_TRUE(server_->Drain(DeadlineAfter(RealClock(), std::chrono::seconds(20))).ok());
+  });
+  Http2Frame ping;
+  while (client->Receive(&ping) && ping.type != NGHTTP2_PING) continue;
+  EXPECT_EQ(client->last_stream(), 0x7fffffff);
+  client->Call(3, kInfer, InferRequest(7));
+  EXPECT_EQ(client->Await(3).code(), 0) << client->answer(3).message();
+  ExpectRows(client->answer(3).data, 7);
+  client->Send(Http2Frame{NGHTTP2_PING, 1, 0, ping.payload});
+  EXPECT_EQ(client->AwaitEnd(), NGHTTP2_NO_ERROR);
+  EXPECT_EQ(client->last_stream(), 3);
+  shutdown(client->fd(), SHUT_RDWR);
+  draining.join();
+}
+
+TEST_F(GrpcProtocolTest, ADrainDoesNotWaitForAClientThatAnswersNoPings) {
+  const auto client = Connect();
+  client->acknowledges_pings = false;
+  client->Call(1, kLive, "");
+  EXPECT_EQ(client->Await(1).code(), 0);
+  std::thread draining([&] {
+    EXPECT_TRUE(server_->Drain(DeadlineAfter(RealClock(), std::chrono::minutes(1))).ok());
+  });
+  EXPECT_EQ(client->AwaitEnd(), NGHTTP2_NO_ERROR);
+  EXPECT_EQ(client->last_stream(), 1);
+  shutdown(client->fd(), SHUT_RDWR);
+  draining.join();
+}
+
     Http2Frame frame;
     while (client.Receive(&frame)) continue;
   }
