@@ -103,9 +103,10 @@ void GrpcStream::OnFields() {
     return connection_->session().SubmitHttpStatus(*this, metadata_.is_post() ? "415" : "405");
   }
   const std::string& path = metadata_.path();
-  is_stream_ = path == kStreamPath;
-  const bool is_inference = is_stream_ || path == kInferPath;
+  const bool is_inference = path == kStreamPath || path == kInferPath;
   method_ = is_inference ? nullptr : ControlMethods::Find(path);
+  is_stream_ =
+      method_ == nullptr ? path == kStreamPath : method_->kind == ControlMethods::Kind::kStream;
   absl::Status status = Admit();
   if (status.ok() && !is_inference && method_ == nullptr) {
     server_.parts().counters->CountBadRequest(BadRequestReason::kUnknown);
@@ -302,15 +303,15 @@ void GrpcStream::SendRefusal(const absl::Status& status) {
   SendError(status);
 }
 
-// Ends the call, or sends the error as a message of the stream. Details of a failure within the
-// server are only logged.
+// Ends the call, or sends the error as a message of the inference stream. Details of a failure
+// within the server are only logged.
 void GrpcStream::SendError(const absl::Status& error) {
   absl::Status status = error;
   if (absl::IsInternal(error) || absl::IsUnknown(error) || absl::IsDataLoss(error)) {
     LogError(absl::StrCat("grpc: call of ", metadata_.path(), " failed: ", error.ToString()));
     status = absl::Status(error.code(), "the server failed; its log has the reason");
   }
-  if (!is_stream_) return Finish(status);
+  if (!is_stream_ || method_ != nullptr) return Finish(status);
   // Without its head, the message does not name the model and the id.
   if (call_.request.model.empty() && call_.request.id.empty()) ReadHead().IgnoreError();
   std::string text =
