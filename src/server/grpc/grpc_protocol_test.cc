@@ -168,32 +168,87 @@ TEST_F(GrpcProtocolTest, CallsThatAreNoneAreToldSo) {
   ExpectWell();
 }
 
+// The codes are those of gRPC's libraries.
 TEST_F(GrpcProtocolTest, ACallHasOneMessage) {
   const auto client = Connect();
-  const std::vector<std::pair<std::string, std::string>> wrong = {
-      {"the call has no request message", ""},
-      {"the call ended within a message", std::string(3, '\0')},
-      {"the call ended within a message", Framed("abc").substr(0, 7)},
-      {"the call has more than one request message", Framed("") + Framed("")},
-      {"the call has more than one request message", Framed("") + "x"},
-      {"invalid gRPC message prefix: the compressed flag must be 0 or 1", Framed("", 2)},
+  struct Wrong {
+    int code;
+    std::string message;
+    std::string bytes;
+  };
+  constexpr int kUnimplemented = 12;
+  constexpr int kInternal = 13;
+  const std::vector<Wrong> wrong = {
+      {kUnimplemented, "the call has no request message", ""},
+      {kInternal, "the call ended within a message", std::string(3, '\0')},
+      {kInternal, "the call ended within a message", Framed("abc").substr(0, 7)},
+      {kUnimplemented, "the call has more than one request message", Framed("") + Framed("")},
+      {kUnimplemented, "the call has more than one request message", Framed("") + "x"},
+      {kInternal, "invalid gRPC message prefix: the compressed flag must be 0 or 1", Framed("", 2)},
+      {kInternal, "the message's compressed flag is set, but the call has no grpc-encoding",
+       Framed("", 1)},
   };
   uint32_t id = 1;
-  for (const auto& [message, bytes] : wrong) {
-    client->SendFields(id, CallFields(kLive));
-    client->SendData(id, bytes);
-    EXPECT_EQ(client->Await(id).code(), 3);
-    EXPECT_EQ(client->answer(id).message(), message);
-    id += 2;
+  for (const std::string& path : {kLive, kInfer, std::string("/grpc.health.v1.Health/Watch")}) {
+    for (const Wrong& call : wrong) {
+      client->SendFields(id, CallFields(path));
+      client->SendData(id, call.bytes);
+      EXPECT_EQ(client->Await(id).code(), call.code) << path;
+      EXPECT_EQ(client->answer(id).message(), call.message) << path;
+      id += 2;
+    }
   }
   client->SendFields(id, CallFields(kLive), kEndFields | kEndStream);
-  EXPECT_EQ(client->Await(id).code(), 3);
-  // Compressed without grpc-encoding, and with an unknown one.
-  client->SendFields(id + 2, CallFields(kLive));
-  client->SendData(id + 2, Framed("", 1));
-  EXPECT_EQ(client->Await(id + 2).code(), 12);
-  EXPECT_EQ(client->answer(id + 2).fields.at("grpc-accept-encoding"), "identity,deflate,gzip");
-  EXPECT_EQ(bad_requests(BadRequestReason::kProtocol), 7u);
+  EXPECT_EQ(client->Await(id).code(), kUnimplemented);
+  EXPECT_EQ(bad_requests(BadRequestReason::kProtocol), 3 * wrong.size() + 1);
+  ExpectWell();
+}
+
+TEST_F(GrpcProtocolTest, MessagesThatDoNotInflateEndTheirCall) {
+  const auto client = Connect();
+  uint32_t id = 1;
+  for (const std::string& path : {kLive, kInfer, kStream}) {
+    for (const auto& [coding, code] : {std::pair("gzip", 13), std::pair("deflate", 13),
+                                       std::pair("identity", 13), std::pair("snappy", 12)}) {
+      SCOPED_TRACE(path + " " + coding);
+      auto fields = CallFields(path);
+      fields.emplace_back("grpc-encoding", coding);
+      client->SendFields(id, fields);
+      client->SendData(id, Framed("abc", 1), /*end=*/path != kStream);
+      const Http2Client::Answer& answer = client->Await(id);
+      EXPECT_EQ(answer.code(), code) << answer.message();
+      EXPECT_EQ(answer.data, "");
+      if (code == 12) {
+        EXPECT_EQ(answer.fields.at("grpc-accept-encoding"), "identity,deflate,gzip");
+      }
+      id += 2;
+    }
+  }
+  ExpectWell();
+}
+
+// Both versions have the same messages.
+TEST_F(GrpcProtocolTest, AReflectionStreamHasAnAnswerToEachRequest) {
+  const auto client = Connect();
+  uint32_t id = 1;
+  for (const std::string version : {"v1", "v1alpha"}) {
+    client->SendFields(
+        id, CallFields("/grpc.reflection." + version + ".ServerReflection/ServerReflectionInfo"));
+    client->SendData(id, Framed(Field(4, "nobody")), /*end=*/false);
+    client->SendData(id, Framed(Field(7, "")));
+    const Http2Client::Answer& answer = client->Await(id);
+    EXPECT_EQ(answer.code(), 0) << answer.message();
+    const size_t refusal = answer.data.find("the server has no such file or symbol");
+    const size_t service = answer.data.find("inference.GRPCInferenceService");
+    EXPECT_NE(service, std::string::npos);
+    EXPECT_LT(refusal, service);
+    client->SendFields(id + 2, CallFields("/grpc.reflection." + version +
+                                          ".ServerReflection/ServerReflectionInfo"));
+    client->SendData(id + 2, Framed("\xff"), /*end=*/false);
+    EXPECT_EQ(client->Await(id + 2).code(), 3);
+    EXPECT_EQ(client->answer(id + 2).message(), "invalid ServerReflectionRequest message");
+    id += 4;
+  }
   ExpectWell();
 }
 
@@ -460,6 +515,7 @@ TEST_F(GrpcProtocolTest, FramesThatAreWrongEndTheConnection) {
       {NGHTTP2_SETTINGS, 0, 1, ""},
       {NGHTTP2_PING, 0, 0, "1234567"},
       {NGHTTP2_PING, 0, 1, "12345678"},
+      {NGHTTP2_PRIORITY, 0, 0, BigEndian(0, 4) + "\x10"},
       {NGHTTP2_WINDOW_UPDATE, 0, 0, std::string(4, '\0')},
       {NGHTTP2_WINDOW_UPDATE, 0, 0, "123"},
       {NGHTTP2_RST_STREAM, 0, 0, std::string(4, '\0')},
@@ -515,7 +571,6 @@ TEST_F(GrpcProtocolTest, AConnectionHasSoManyCallsAtATime) {
   ExpectWell();
 }
 
-      {NGHTTP2_PRIORITY, 0, 0, BigEndian(0, 4) + "\x10"},
 TEST_F(GrpcProtocolTest, ConnectionsAreBounded) {
   config().connections_max = 2;
   const auto first = Connect();
@@ -550,6 +605,43 @@ TEST_F(GrpcProtocolTest, ADrainEndsWhatIsIdleAndAnswersWhatIsNot) {
   ExpectRows(busy->answer(1).data, 7);
   EXPECT_EQ(busy->AwaitEnd(), NGHTTP2_NO_ERROR);
   shutdown(busy->fd(), SHUT_RDWR);
+  draining.join();
+}
+
+// A client may begin a call before it reads that the server drains.
+TEST_F(GrpcProtocolTest, ADrainAnswersTheCallsThatAreUnderWay) {
+  linger_timeout_ = config().drain_timeout = std::chrono::hours(1);
+  const auto client = Connect();
+  client->acknowledges_pings = false;
+  client->Call(1, kLive, "");
+  EXPECT_EQ(client->Await(1).code(), 0);
+  std::thread draining([&] {
+    EXPECT_TRUE(server_->Drain(DeadlineAfter(RealClock(), std::chrono::seconds(20))).ok());
+  });
+  Http2Frame ping;
+  while (client->Receive(&ping) && ping.type != NGHTTP2_PING) continue;
+  EXPECT_EQ(client->last_stream(), 0x7fffffff);
+  client->Call(3, kInfer, InferRequest(7));
+  EXPECT_EQ(client->Await(3).code(), 0) << client->answer(3).message();
+  ExpectRows(client->answer(3).data, 7);
+  client->Send(Http2Frame{NGHTTP2_PING, 1, 0, ping.payload});
+  EXPECT_EQ(client->AwaitEnd(), NGHTTP2_NO_ERROR);
+  EXPECT_EQ(client->last_stream(), 3);
+  shutdown(client->fd(), SHUT_RDWR);
+  draining.join();
+}
+
+TEST_F(GrpcProtocolTest, ADrainDoesNotWaitForAClientThatAnswersNoPings) {
+  const auto client = Connect();
+  client->acknowledges_pings = false;
+  client->Call(1, kLive, "");
+  EXPECT_EQ(client->Await(1).code(), 0);
+  std::thread draining([&] {
+    EXPECT_TRUE(server_->Drain(DeadlineAfter(RealClock(), std::chrono::minutes(1))).ok());
+  });
+  EXPECT_EQ(client->AwaitEnd(), NGHTTP2_NO_ERROR);
+  EXPECT_EQ(client->last_stream(), 1);
+  shutdown(client->fd(), SHUT_RDWR);
   draining.join();
 }
 
@@ -608,43 +700,6 @@ TEST_F(GrpcProtocolTest, MutantsOfAConversationHurtNobody) {
     Http2Client client(server_->address());
     client.Send(mutant);
     shutdown(client.fd(), SHUT_WR);
-// A client may begin a call before it reads that the server drains.
-TEST_F(GrpcProtocolTest, ADrainAnswersTheCallsThatAreUnderWay) {
-  linger_timeout_ = config().drain_timeout = std::chrono::hours(1);
-  const auto client = Connect();
-  client->acknowledges_pings = false;
-  client->Call(1, kLive, "");
-  EXPECT_EQ(client->Await(1).code(), 0);
-  std::thread draining([&] {
-    EXPECT_TRUE(server_->Drain(DeadlineAfter(RealClock(), std::chrono::seconds(20))).ok());
-  });
-  Http2Frame ping;
-  while (client->Receive(&ping) && ping.type != NGHTTP2_PING) continue;
-  EXPECT_EQ(client->last_stream(), 0x7fffffff);
-  client->Call(3, kInfer, InferRequest(7));
-  EXPECT_EQ(client->Await(3).code(), 0) << client->answer(3).message();
-  ExpectRows(client->answer(3).data, 7);
-  client->Send(Http2Frame{NGHTTP2_PING, 1, 0, ping.payload});
-  EXPECT_EQ(client->AwaitEnd(), NGHTTP2_NO_ERROR);
-  EXPECT_EQ(client->last_stream(), 3);
-  shutdown(client->fd(), SHUT_RDWR);
-  draining.join();
-}
-
-TEST_F(GrpcProtocolTest, ADrainDoesNotWaitForAClientThatAnswersNoPings) {
-  const auto client = Connect();
-  client->acknowledges_pings = false;
-  client->Call(1, kLive, "");
-  EXPECT_EQ(client->Await(1).code(), 0);
-  std::thread draining([&] {
-    EXPECT_TRUE(server_->Drain(DeadlineAfter(RealClock(), std::chrono::minutes(1))).ok());
-  });
-  EXPECT_EQ(client->AwaitEnd(), NGHTTP2_NO_ERROR);
-  EXPECT_EQ(client->last_stream(), 1);
-  shutdown(client->fd(), SHUT_RDWR);
-  draining.join();
-}
-
     Http2Frame frame;
     while (client.Receive(&frame)) continue;
   }
