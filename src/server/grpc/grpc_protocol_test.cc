@@ -5,107 +5,19 @@
 #include <algorithm>
 #include <memory>
 #include <random>
-#include <thread>
 
-#include "server/core/protocol_server.h"
-#include "server/core/test_server_world.h"
 #include "server/grpc/grpc_connection.h"
 #include "server/grpc/grpc_server.h"
 #include "server/grpc/grpc_session.h"
 #include "server/grpc/grpc_stream.h"
-#include "server/grpc/test_gated_inference.h"
-#include "server/grpc/test_http2_client.h"
-#include "server/grpc_codec/test_infer_messages.h"
+#include "server/grpc/test_grpc_protocol.h"
 #include "server/grpc_codec/wire_format.h"
-#include "testing/await.h"
 #include "testing/trials.h"
 
 namespace hps::server {
 namespace {
 
 using std::chrono::milliseconds;
-
-const std::string kInfer = "/inference.GRPCInferenceService/ModelInfer";
-const std::string kStream = "/inference.GRPCInferenceService/ModelStreamInfer";
-const std::string kLive = "/inference.GRPCInferenceService/ServerLive";
-constexpr uint32_t kDim = 8;
-constexpr size_t kRows = 2000;
-constexpr int kTries = 20;  // for a client that is late because its thread did not run
-
-// Keys 0 to n - 1 of the table.
-std::string InferRequest(size_t n) {
-  std::vector<int64_t> keys(n);
-  for (size_t i = 0; i < n; ++i) keys[i] = static_cast<int64_t>(i);
-  return Field(1, "m") + Input("t", "INT64", {static_cast<int64_t>(n)}) +
-         Field(7, AsText(std::as_bytes(std::span(keys))));
-}
-
-class GrpcProtocolTest : public testing::Test {
- protected:
-  GrpcProtocolTest() { world_.Import("m/t", kRows, kDim); }
-  ~GrpcProtocolTest() override {
-    if (gate_ != nullptr) gate_->Open();
-    server_.reset();
-  }
-
-  ServerConfig& config() { return world_.config().server; }
-
-  void Start() {
-    world_.Start();
-    gate_ = std::make_unique<GatedInference>(world_.inference());
-    ProtocolParts parts = world_.Parts(gate_.get());
-    parts.linger_timeout = linger_timeout_;
-    auto server = StartGrpcServer(parts, "127.0.0.1:0");
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-  }
-  std::unique_ptr<Http2Client> Connect(
-      const std::vector<std::pair<uint16_t, uint32_t>>& settings = {}) {
-    if (server_ == nullptr) Start();
-    auto client = std::make_unique<Http2Client>(server_->address());
-    EXPECT_TRUE(client->Begin(settings));
-    return client;
-  }
-
-  // Expects a message with the rows of keys 0 to n - 1.
-  static void ExpectRows(const std::string& data, size_t n) {
-    const size_t row_bytes = kDim * sizeof(float);
-    ASSERT_GE(data.size(), n * row_bytes + 5);
-    EXPECT_EQ(__builtin_bswap32(LoadLittleEndian<uint32_t>(data.data() + 1)), data.size() - 5);
-    const auto rows = AsBytes(std::string_view(data)).last(n * row_bytes);
-    for (size_t i = 0; i < n; ++i) {
-      ASSERT_TRUE(ServerWorld::IsRow("m/t", static_cast<Key>(i), 1,
-                                     rows.subspan(i * row_bytes, row_bytes)));
-    }
-  }
-  // A new connection whose first call, a lookup of three rows, was answered. It has several tries,
-  // because short timeouts can pass while the client's thread does not run.
-  std::unique_ptr<Http2Client> ConnectAndCall(int tries) {
-    auto client = Connect();
-    client->Call(1, kInfer, InferRequest(3));
-    if (client->Await(1).code() != 0 && tries > 1) return ConnectAndCall(tries - 1);
-    EXPECT_EQ(client->answer(1).code(), 0) << client->answer(1).message();
-    return client;
-  }
-  // Expects that the server still answers and holds nothing of ended calls.
-  void ExpectWell(int tries = 1) {
-    const auto client = ConnectAndCall(tries);
-    const Admission& admission = world_.core().engine().admission();
-    EXPECT_TRUE(AwaitCondition(
-        [&] { return admission.bytes_in_flight() + admission.keys_in_flight() == 0; }));
-  }
-  uint64_t bad_requests(BadRequestReason reason) {
-    const ServerStatistics statistics = world_.core().Snapshot();
-    for (const auto& [name, count] : statistics.bad_requests)
-      if (name == kBadRequestReasonNames[static_cast<size_t>(reason)]) return count;
-    return 0;
-  }
-
-  ServerWorld world_;
-  Duration linger_timeout_ = std::chrono::seconds(2);
-  std::unique_ptr<GatedInference> gate_;
-  std::unique_ptr<ProtocolServer> server_;
-};
 
 TEST_F(GrpcProtocolTest, AnswersACallHoweverItIsCut) {
   const auto client = Connect();
@@ -189,7 +101,7 @@ TEST_F(GrpcProtocolTest, ACallHasOneMessage) {
        Framed("", 1)},
   };
   uint32_t id = 1;
-  for (const std::string& path : {kLive, kInfer, std::string("/grpc.health.v1.Health/Watch")}) {
+  for (const std::string path : {kLive, kInfer, "/grpc.health.v1.Health/Watch"}) {
     for (const Wrong& call : wrong) {
       client->SendFields(id, CallFields(path));
       client->SendData(id, call.bytes);
@@ -207,7 +119,7 @@ TEST_F(GrpcProtocolTest, ACallHasOneMessage) {
 TEST_F(GrpcProtocolTest, MessagesThatDoNotInflateEndTheirCall) {
   const auto client = Connect();
   uint32_t id = 1;
-  for (const std::string& path : {kLive, kInfer, kStream}) {
+  for (const std::string path : {kLive, kInfer, kStream}) {
     for (const auto& [coding, code] : {std::pair("gzip", 13), std::pair("deflate", 13),
                                        std::pair("identity", 13), std::pair("snappy", 12)}) {
       SCOPED_TRACE(path + " " + coding);
@@ -449,13 +361,6 @@ TEST_F(GrpcProtocolTest, ADeadlineOfTheCallEndsItsWaiting) {
   ExpectWell();
 }
 
-TEST_F(GrpcProtocolTest, IdleConnectionsAreClosed) {
-  config().idle_timeout = milliseconds(500);
-  const auto client = ConnectAndCall(kTries);
-  EXPECT_EQ(client->AwaitEnd(), NGHTTP2_NO_ERROR);
-  EXPECT_EQ(client->last_stream(), 1);
-}
-
 TEST_F(GrpcProtocolTest, WhatAStreamSendsBeforeItsTurnIsBounded) {
   const auto client = Connect();
   client->Settle();
@@ -586,90 +491,6 @@ TEST_F(GrpcProtocolTest, ConnectionsAreBounded) {
       1u);
 }
 
-TEST_F(GrpcProtocolTest, ADrainEndsWhatIsIdleAndAnswersWhatIsNot) {
-  const auto busy = Connect();
-  const auto idle = Connect();
-  idle->Call(1, kLive, "");
-  EXPECT_EQ(idle->Await(1).code(), 0);
-  gate_->Close();
-  busy->Call(1, kInfer, InferRequest(7));
-  ASSERT_TRUE(gate_->AwaitWaiting(1));
-  busy->SendFields(3, CallFields(kStream));
-  std::thread draining([&] {
-    EXPECT_TRUE(server_->Drain(DeadlineAfter(RealClock(), std::chrono::seconds(20))).ok());
-  });
-  EXPECT_EQ(idle->AwaitEnd(), NGHTTP2_NO_ERROR);
-  shutdown(idle->fd(), SHUT_RDWR);
-  gate_->Open();
-  EXPECT_EQ(busy->Await(1).code(), 0);
-  ExpectRows(busy->answer(1).data, 7);
-  EXPECT_EQ(busy->AwaitEnd(), NGHTTP2_NO_ERROR);
-  shutdown(busy->fd(), SHUT_RDWR);
-  draining.join();
-}
-
-// A client may begin a call before it reads that the server drains.
-TEST_F(GrpcProtocolTest, ADrainAnswersTheCallsThatAreUnderWay) {
-  linger_timeout_ = config().drain_timeout = std::chrono::hours(1);
-  const auto client = Connect();
-  client->acknowledges_pings = false;
-  client->Call(1, kLive, "");
-  EXPECT_EQ(client->Await(1).code(), 0);
-  std::thread draining([&] {
-    EXPECT_TRUE(server_->Drain(DeadlineAfter(RealClock(), std::chrono::seconds(20))).ok());
-  });
-  Http2Frame ping;
-  while (client->Receive(&ping) && ping.type != NGHTTP2_PING) continue;
-  EXPECT_EQ(client->last_stream(), 0x7fffffff);
-  client->Call(3, kInfer, InferRequest(7));
-  EXPECT_EQ(client->Await(3).code(), 0) << client->answer(3).message();
-  ExpectRows(client->answer(3).data, 7);
-  client->Send(Http2Frame{NGHTTP2_PING, 1, 0, ping.payload});
-  EXPECT_EQ(client->AwaitEnd(), NGHTTP2_NO_ERROR);
-  EXPECT_EQ(client->last_stream(), 3);
-  shutdown(client->fd(), SHUT_RDWR);
-  draining.join();
-}
-
-TEST_F(GrpcProtocolTest, ADrainDoesNotWaitForAClientThatAnswersNoPings) {
-  const auto client = Connect();
-  client->acknowledges_pings = false;
-  client->Call(1, kLive, "");
-  EXPECT_EQ(client->Await(1).code(), 0);
-  std::thread draining([&] {
-    EXPECT_TRUE(server_->Drain(DeadlineAfter(RealClock(), std::chrono::minutes(1))).ok());
-  });
-  EXPECT_EQ(client->AwaitEnd(), NGHTTP2_NO_ERROR);
-  EXPECT_EQ(client->last_stream(), 1);
-  shutdown(client->fd(), SHUT_RDWR);
-  draining.join();
-}
-
-TEST_F(GrpcProtocolTest, AStreamWhoseClientHasSaidAllEndsWellInADrain) {
-  const auto client = Connect();
-  const auto idle = Connect();
-  idle->Call(1, kLive, "");
-  EXPECT_EQ(idle->Await(1).code(), 0);
-  gate_->Close();
-  client->SendFields(1, CallFields(kStream));
-  client->SendData(1, Framed(InferRequest(7)));
-  client->SendFields(3, CallFields(kStream));
-  client->SendData(3, Framed(InferRequest(7)), /*end=*/false);
-  ASSERT_TRUE(gate_->AwaitWaiting(2));
-  std::thread draining([&] {
-    EXPECT_TRUE(server_->Drain(DeadlineAfter(RealClock(), std::chrono::seconds(20))).ok());
-  });
-  EXPECT_EQ(idle->AwaitEnd(), NGHTTP2_NO_ERROR);  // the drain has begun
-  shutdown(idle->fd(), SHUT_RDWR);
-  gate_->Open();
-  EXPECT_EQ(client->Await(1).code(), 0) << client->answer(1).message();
-  EXPECT_EQ(client->Await(3).code(), 14) << client->answer(3).message();
-  EXPECT_GT(client->answer(3).data.size(), 7 * kDim * sizeof(float)) << "its request is answered";
-  EXPECT_EQ(client->AwaitEnd(), NGHTTP2_NO_ERROR);
-  shutdown(client->fd(), SHUT_RDWR);
-  draining.join();
-}
-
 // Catches crashes, hangs and leaks: random bytes, as a fuzzer sends them.
 TEST_F(GrpcProtocolTest, MutantsOfAConversationHurtNobody) {
   std::mt19937 random(TestSeed());
@@ -678,7 +499,7 @@ TEST_F(GrpcProtocolTest, MutantsOfAConversationHurtNobody) {
       std::string(NGHTTP2_CLIENT_MAGIC) + Http2Frame{NGHTTP2_SETTINGS, 0, 0, ""}.bytes();
   const size_t preface = good.size();
   uint32_t id = 1;
-  for (const std::string& path : {kInfer, kStream, kLive, std::string("/x")}) {
+  for (const std::string path : {kInfer, kStream, kLive, "/x"}) {
     const std::string message = path == kLive ? "" : InferRequest(2);
     good += Http2Frame{NGHTTP2_HEADERS, kEndFields, id, PackFields(CallFields(path))}.bytes() +
             Http2Frame{NGHTTP2_WINDOW_UPDATE, 0, id, BigEndian(100, 4)}.bytes() +
