@@ -6,15 +6,17 @@
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
 #include "server/core/server_identity.h"
+#include "server/grpc/proto/grpc/health/v1/health.pb.h"
 #include "server/grpc/proto/inference.pb.h"
-#include "server/grpc_codec/wire_format.h"
+#include "server/grpc/reflection.h"
 
 namespace hps::server {
 namespace {
 
-constexpr std::string_view kServiceName = "inference.GRPCInferenceService";
+constexpr const char* kServiceName = "inference.GRPCInferenceService";
 
-// Parses a request of the protocol.
+using grpc::health::v1::HealthCheckResponse;
+
 template <typename Message>
 absl::StatusOr<Message> Parse(std::string_view bytes) {
   // Clients without a token could fill the log, because protobuf writes each error to stderr.
@@ -22,7 +24,7 @@ absl::StatusOr<Message> Parse(std::string_view bytes) {
   Message message;
   if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return absl::InvalidArgumentError(
-        absl::StrCat("invalid ", message.GetTypeName().substr(sizeof("inference")), " message"));
+        absl::StrCat("invalid ", Message::descriptor()->name(), " message"));
   }
   return message;
 }
@@ -73,31 +75,13 @@ void Describe(const ModelServerStatistics& model, inference::ModelStatistics* st
   }
 }
 
-// grpc.health.v1: HealthCheckRequest {service = 1}, HealthCheckResponse {status = 1}.
-enum class Health : uint8_t { kServing = 1, kNotServing = 2, kServiceUnknown = 3 };
+// Whether health tells of this service; the empty name is the server.
+bool IsServed(std::string_view service) { return service.empty() || service == kServiceName; }
 
-absl::StatusOr<bool> AsksForKnownService(std::string_view request) {
-  WireReader reader(AsBytes(request));
-  std::string_view service;
-  uint32_t field = 0;
-  WireType type{};
-  while (reader.Next(&field, &type)) {
-    if (field == 1 && type == WireType::kBytes) {
-      reader.ReadText(&service);
-    } else {
-      reader.Skip(type);
-    }
-  }
-  if (reader.malformed()) {
-    return absl::InvalidArgumentError("invalid HealthCheckRequest message");
-  }
-  return service.empty() || service == kServiceName;
-}
-
-std::string HealthAnswer(Health health) {
-  std::string answer;
-  AppendTag(1, WireType::kVarint, &answer);
-  AppendVarint(static_cast<uint64_t>(health), &answer);
+HealthCheckResponse HealthOf(const ModelRepository& repository) {
+  HealthCheckResponse answer;
+  answer.set_status(repository.ServerReady() ? HealthCheckResponse::SERVING
+                                             : HealthCheckResponse::NOT_SERVING);
   return answer;
 }
 
@@ -122,7 +106,12 @@ std::span<const ControlMethods::Method> ControlMethods::methods() {
       Method{"/inference.GRPCInferenceService/ServerReady", &Self::ServerReady, Kind::kHealth},
       Method{"/inference.GRPCInferenceService/ModelReady", &Self::ModelReady, Kind::kHealth},
       Method{"/grpc.health.v1.Health/Check", &Self::HealthCheck, Kind::kHealth},
+      Method{"/grpc.health.v1.Health/List", &Self::HealthList, Kind::kHealth},
       Method{"/grpc.health.v1.Health/Watch", &Self::HealthWatch, Kind::kWatch},
+      Method{"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", &Self::Reflection,
+             Kind::kStream},
+      Method{"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", &Self::Reflection,
+             Kind::kStream},
       Method{"/inference.GRPCInferenceService/ServerMetadata", &Self::ServerMetadata},
       Method{"/inference.GRPCInferenceService/ModelMetadata", &Self::DescribeModel},
       Method{"/inference.GRPCInferenceService/ModelConfig", &Self::ModelConfiguration},
@@ -149,16 +138,33 @@ const ControlMethods::Method* ControlMethods::Find(std::string_view path) {
 }
 
 ControlMethods::Answer ControlMethods::HealthCheck(std::string_view request) const {
-  HPS_ASSIGN_OR_RETURN(const bool is_known, AsksForKnownService(request));
-  if (!is_known)
+  HPS_ASSIGN_OR_RETURN(const auto asked, Parse<grpc::health::v1::HealthCheckRequest>(request));
+  if (!IsServed(asked.service())) {
     return absl::NotFoundError("unknown service; the server has 'inference.GRPCInferenceService'");
-  return HealthAnswer(parts_.repository->ServerReady() ? Health::kServing : Health::kNotServing);
+  }
+  return HealthOf(*parts_.repository).SerializeAsString();
 }
 
 // For Watch, an unknown service is an answer and not an error.
 ControlMethods::Answer ControlMethods::HealthWatch(std::string_view request) const {
-  HPS_ASSIGN_OR_RETURN(const bool is_known, AsksForKnownService(request));
-  return is_known ? HealthCheck(request) : HealthAnswer(Health::kServiceUnknown);
+  HPS_ASSIGN_OR_RETURN(const auto asked, Parse<grpc::health::v1::HealthCheckRequest>(request));
+  HealthCheckResponse answer = HealthOf(*parts_.repository);
+  if (!IsServed(asked.service())) answer.set_status(HealthCheckResponse::SERVICE_UNKNOWN);
+  return answer.SerializeAsString();
+}
+
+ControlMethods::Answer ControlMethods::HealthList(std::string_view request) const {
+  HPS_RETURN_IF_ERROR(Parse<grpc::health::v1::HealthListRequest>(request).status());
+  grpc::health::v1::HealthListResponse answer;
+  for (const char* const service : {"", kServiceName})
+    (*answer.mutable_statuses())[service] = HealthOf(*parts_.repository);
+  return answer.SerializeAsString();
+}
+
+ControlMethods::Answer ControlMethods::Reflection(std::string_view request) const {
+  HPS_ASSIGN_OR_RETURN(const auto asked,
+                       Parse<grpc::reflection::v1::ServerReflectionRequest>(request));
+  return Reflect(asked).SerializeAsString();
 }
 
 ControlMethods::Answer ControlMethods::ServerLive(std::string_view request) const {

@@ -1,5 +1,6 @@
-// All methods of the service except inference: health, metadata, configuration, statistics and the
-// model repository. Each takes a serialized request and returns a serialized answer.
+// All methods of the services except inference: health, reflection, metadata, configuration,
+// statistics and the model repository. Each takes a serialized request and returns a serialized
+// answer.
 //
 // Thread-safe.
 #pragma once
@@ -27,6 +28,7 @@ class ControlMethods {
     kPlain,
     kHealth,  // needs no token
     kWatch,   // as kHealth; a stream of answers: the current one, and each that differs from it
+    kStream,  // a stream of requests, each with an answer
     kSlow,    // may take seconds: must not run on a thread that serves connections
   };
   struct Method {
@@ -53,7 +55,9 @@ class ControlMethods {
   static std::span<const Method> methods();
 
   Answer HealthCheck(std::string_view request) const;
+  Answer HealthList(std::string_view request) const;
   Answer HealthWatch(std::string_view request) const;
+  Answer Reflection(std::string_view request) const;
   Answer ServerLive(std::string_view request) const;
   Answer ServerReady(std::string_view request) const;
   Answer ModelReady(std::string_view request) const;

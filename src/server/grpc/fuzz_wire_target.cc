@@ -42,7 +42,7 @@ constexpr size_t kHeadBytes = 5;
 constexpr uint8_t kCallType = 0xf0;
 constexpr uint8_t kMessageType = 0xf1;
 
-constexpr std::array<const char*, 10> kMethods = {
+constexpr std::array<const char*, 12> kMethods = {
     "/inference.GRPCInferenceService/ModelInfer",
     "/inference.GRPCInferenceService/ModelStreamInfer",
     "/inference.GRPCInferenceService/ServerReady",
@@ -53,7 +53,10 @@ constexpr std::array<const char*, 10> kMethods = {
     "/inference.GRPCInferenceService/RepositoryModelLoad",
     "/grpc.health.v1.Health/Check",
     "/grpc.health.v1.Health/Watch",
+    "/grpc.health.v1.Health/List",
+    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
 };
+constexpr size_t kReflection = 11;
 
 constexpr uint32_t kDim = 4;
 constexpr auto kPatience = std::chrono::seconds(20);
@@ -310,6 +313,12 @@ std::vector<std::string> GrpcWireSeeds() {
           FrameOf(kMessageType, 0, 1, infer),
       std::string(1, static_cast<char>(kRawBit)) + "GET / HTTP/1.1\r\n\r\n",
   };
+  // A file by its name, a file by a symbol, extensions, and the services.
+  for (const std::string& asked : {Field(3, "inference.proto"), Field(4, "grpc.health.v1.Health"),
+                                   Field(5, Field(1, "x")), Field(6, "x"), Field(7, "")}) {
+    seeds.push_back(patient + settings + SeedCall(1, kReflection) +
+                    SeedFrame(NGHTTP2_DATA, 0, 1, Framed(asked)) + SeedMessage(1, asked));
+  }
   for (size_t method = 2; method < kMethods.size(); ++method) {
     seeds.push_back(patient + settings + SeedCall(1, method) + SeedMessage(1, Field(1, "m")) +
                     SeedCall(3, method) + SeedMessage(3, "") + SeedCall(5, method) +

@@ -72,6 +72,7 @@ void GrpcConnection::OpenNow() {
   calls_.DropTurn();
   const TimePoint now = Now();
   arrived_at_ = idle_since_ = now;
+  goaway_until_ = kNoDeadline;
   keepalive_.OnRead(now);
   const ServerConfig& config = *server_.parts().config;
   state_until_ = now + config.header_timeout;
@@ -284,8 +285,14 @@ void GrpcConnection::CheckTime(TimePoint now) {
   }
   NoteDeadline(std::min(settings_until, output_.deadline()));
   TellOpenStreams([now](GrpcStream& stream) { stream.OnTime(now); });
-  if (streams_.empty() && now >= idle_since_ + config.idle_timeout) return session_.SubmitGoAway();
-  if (streams_.empty()) NoteDeadline(idle_since_ + config.idle_timeout);
+  if (now >= goaway_until_) {
+    session_.SubmitGoAway();
+    goaway_until_ = kNoDeadline;
+  } else if (streams_.empty() && goaway_until_ == kNoDeadline) {
+    const TimePoint idle_until = idle_since_ + config.idle_timeout;
+    now >= idle_until ? BeginGoAway() : NoteDeadline(idle_until);
+  }
+  NoteDeadline(goaway_until_);
   switch (keepalive_.Check(now)) {
     case Keepalive::Action::kNone:
       break;
@@ -298,11 +305,18 @@ void GrpcConnection::CheckTime(TimePoint now) {
   NoteDeadline(keepalive_.deadline());
 }
 
-// The calls that have begun are answered, no other is taken, and then the connection ends.
 void GrpcConnection::BeginDrain() {
   state_ = State::kDraining;
   TellOpenStreams([](GrpcStream& stream) { stream.OnDrain(); });
-  session_.SubmitGoAway();
+  BeginGoAway();
+}
+
+// Calls that have begun or are under way to the server are answered, and then the connection ends.
+void GrpcConnection::BeginGoAway() {
+  session_.SubmitShutdownNotice();
+  const ProtocolParts& parts = server_.parts();
+  goaway_until_ = Now() + std::min(parts.linger_timeout, parts.config->drain_timeout / 4);
+  NoteDeadline(goaway_until_);
 }
 
 template <typename Act>

@@ -56,7 +56,7 @@ class GrpcConnection final : public ServedConnection, private GrpcSession::Handl
   enum class State : uint8_t {
     kClosed,
     kOpen,
-    kDraining,   // open; the streams know that the server drains, and no more are taken
+    kDraining,   // open; the streams know that the server drains
     kLingering,  // the session has ended; waits for the client's end
     kEnding,     // the socket is closed; waits for the calls
   };
@@ -97,6 +97,7 @@ class GrpcConnection final : public ServedConnection, private GrpcSession::Handl
   void HandleTick();
   void CheckTime(TimePoint now);
   void BeginDrain();
+  void BeginGoAway();
 
   GrpcServer& server_;
   State state_ = State::kClosed;
@@ -106,6 +107,8 @@ class GrpcConnection final : public ServedConnection, private GrpcSession::Handl
   TimePoint arrived_at_{};   // see arrived_at()
   TimePoint state_until_{};  // deadline of the client's SETTINGS, or of kLingering
   TimePoint idle_since_{};   // if there are no streams
+  // When a client that was asked to begin no more calls has to have answered.
+  TimePoint goaway_until_ = kNoDeadline;
   Keepalive keepalive_;
   Http2Output output_;
   GrpcSession session_;

@@ -5,104 +5,19 @@
 #include <algorithm>
 #include <memory>
 #include <random>
-#include <thread>
 
-#include "server/core/protocol_server.h"
-#include "server/core/test_server_world.h"
 #include "server/grpc/grpc_connection.h"
 #include "server/grpc/grpc_server.h"
 #include "server/grpc/grpc_session.h"
 #include "server/grpc/grpc_stream.h"
-#include "server/grpc/test_gated_inference.h"
-#include "server/grpc/test_http2_client.h"
-#include "server/grpc_codec/test_infer_messages.h"
+#include "server/grpc/test_grpc_protocol.h"
 #include "server/grpc_codec/wire_format.h"
-#include "testing/await.h"
 #include "testing/trials.h"
 
 namespace hps::server {
 namespace {
 
 using std::chrono::milliseconds;
-
-const std::string kInfer = "/inference.GRPCInferenceService/ModelInfer";
-const std::string kStream = "/inference.GRPCInferenceService/ModelStreamInfer";
-const std::string kLive = "/inference.GRPCInferenceService/ServerLive";
-constexpr uint32_t kDim = 8;
-constexpr size_t kRows = 2000;
-constexpr int kTries = 20;  // for a client that is late because its thread did not run
-
-// Keys 0 to n - 1 of the table.
-std::string InferRequest(size_t n) {
-  std::vector<int64_t> keys(n);
-  for (size_t i = 0; i < n; ++i) keys[i] = static_cast<int64_t>(i);
-  return Field(1, "m") + Input("t", "INT64", {static_cast<int64_t>(n)}) +
-         Field(7, AsText(std::as_bytes(std::span(keys))));
-}
-
-class GrpcProtocolTest : public testing::Test {
- protected:
-  GrpcProtocolTest() { world_.Import("m/t", kRows, kDim); }
-  ~GrpcProtocolTest() override {
-    if (gate_ != nullptr) gate_->Open();
-    server_.reset();
-  }
-
-  ServerConfig& config() { return world_.config().server; }
-
-  void Start() {
-    world_.Start();
-    gate_ = std::make_unique<GatedInference>(world_.inference());
-    auto server = StartGrpcServer(world_.Parts(gate_.get()), "127.0.0.1:0");
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-  }
-  std::unique_ptr<Http2Client> Connect(
-      const std::vector<std::pair<uint16_t, uint32_t>>& settings = {}) {
-    if (server_ == nullptr) Start();
-    auto client = std::make_unique<Http2Client>(server_->address());
-    EXPECT_TRUE(client->Begin(settings));
-    return client;
-  }
-
-  // Expects a message with the rows of keys 0 to n - 1.
-  static void ExpectRows(const std::string& data, size_t n) {
-    const size_t row_bytes = kDim * sizeof(float);
-    ASSERT_GE(data.size(), n * row_bytes + 5);
-    EXPECT_EQ(__builtin_bswap32(LoadLittleEndian<uint32_t>(data.data() + 1)), data.size() - 5);
-    const auto rows = AsBytes(std::string_view(data)).last(n * row_bytes);
-    for (size_t i = 0; i < n; ++i) {
-      ASSERT_TRUE(ServerWorld::IsRow("m/t", static_cast<Key>(i), 1,
-                                     rows.subspan(i * row_bytes, row_bytes)));
-    }
-  }
-  // A new connection whose first call, a lookup of three rows, was answered. It has several tries,
-  // because short timeouts can pass while the client's thread does not run.
-  std::unique_ptr<Http2Client> ConnectAndCall(int tries) {
-    auto client = Connect();
-    client->Call(1, kInfer, InferRequest(3));
-    if (client->Await(1).code() != 0 && tries > 1) return ConnectAndCall(tries - 1);
-    EXPECT_EQ(client->answer(1).code(), 0) << client->answer(1).message();
-    return client;
-  }
-  // Expects that the server still answers and holds nothing of ended calls.
-  void ExpectWell(int tries = 1) {
-    const auto client = ConnectAndCall(tries);
-    const Admission& admission = world_.core().engine().admission();
-    EXPECT_TRUE(AwaitCondition(
-        [&] { return admission.bytes_in_flight() + admission.keys_in_flight() == 0; }));
-  }
-  uint64_t bad_requests(BadRequestReason reason) {
-    const ServerStatistics statistics = world_.core().Snapshot();
-    for (const auto& [name, count] : statistics.bad_requests)
-      if (name == kBadRequestReasonNames[static_cast<size_t>(reason)]) return count;
-    return 0;
-  }
-
-  ServerWorld world_;
-  std::unique_ptr<GatedInference> gate_;
-  std::unique_ptr<ProtocolServer> server_;
-};
 
 TEST_F(GrpcProtocolTest, AnswersACallHoweverItIsCut) {
   const auto client = Connect();
@@ -165,32 +80,87 @@ TEST_F(GrpcProtocolTest, CallsThatAreNoneAreToldSo) {
   ExpectWell();
 }
 
+// The codes are those of gRPC's libraries.
 TEST_F(GrpcProtocolTest, ACallHasOneMessage) {
   const auto client = Connect();
-  const std::vector<std::pair<std::string, std::string>> wrong = {
-      {"the call has no request message", ""},
-      {"the call ended within a message", std::string(3, '\0')},
-      {"the call ended within a message", Framed("abc").substr(0, 7)},
-      {"the call has more than one request message", Framed("") + Framed("")},
-      {"the call has more than one request message", Framed("") + "x"},
-      {"invalid gRPC message prefix: the compressed flag must be 0 or 1", Framed("", 2)},
+  struct Wrong {
+    int code;
+    std::string message;
+    std::string bytes;
+  };
+  constexpr int kUnimplemented = 12;
+  constexpr int kInternal = 13;
+  const std::vector<Wrong> wrong = {
+      {kUnimplemented, "the call has no request message", ""},
+      {kInternal, "the call ended within a message", std::string(3, '\0')},
+      {kInternal, "the call ended within a message", Framed("abc").substr(0, 7)},
+      {kUnimplemented, "the call has more than one request message", Framed("") + Framed("")},
+      {kUnimplemented, "the call has more than one request message", Framed("") + "x"},
+      {kInternal, "invalid gRPC message prefix: the compressed flag must be 0 or 1", Framed("", 2)},
+      {kInternal, "the message's compressed flag is set, but the call has no grpc-encoding",
+       Framed("", 1)},
   };
   uint32_t id = 1;
-  for (const auto& [message, bytes] : wrong) {
-    client->SendFields(id, CallFields(kLive));
-    client->SendData(id, bytes);
-    EXPECT_EQ(client->Await(id).code(), 3);
-    EXPECT_EQ(client->answer(id).message(), message);
-    id += 2;
+  for (const std::string path : {kLive, kInfer, "/grpc.health.v1.Health/Watch"}) {
+    for (const Wrong& call : wrong) {
+      client->SendFields(id, CallFields(path));
+      client->SendData(id, call.bytes);
+      EXPECT_EQ(client->Await(id).code(), call.code) << path;
+      EXPECT_EQ(client->answer(id).message(), call.message) << path;
+      id += 2;
+    }
   }
   client->SendFields(id, CallFields(kLive), kEndFields | kEndStream);
-  EXPECT_EQ(client->Await(id).code(), 3);
-  // Compressed without grpc-encoding, and with an unknown one.
-  client->SendFields(id + 2, CallFields(kLive));
-  client->SendData(id + 2, Framed("", 1));
-  EXPECT_EQ(client->Await(id + 2).code(), 12);
-  EXPECT_EQ(client->answer(id + 2).fields.at("grpc-accept-encoding"), "identity,deflate,gzip");
-  EXPECT_EQ(bad_requests(BadRequestReason::kProtocol), 7u);
+  EXPECT_EQ(client->Await(id).code(), kUnimplemented);
+  EXPECT_EQ(bad_requests(BadRequestReason::kProtocol), 3 * wrong.size() + 1);
+  ExpectWell();
+}
+
+TEST_F(GrpcProtocolTest, MessagesThatDoNotInflateEndTheirCall) {
+  const auto client = Connect();
+  uint32_t id = 1;
+  for (const std::string path : {kLive, kInfer, kStream}) {
+    for (const auto& [coding, code] : {std::pair("gzip", 13), std::pair("deflate", 13),
+                                       std::pair("identity", 13), std::pair("snappy", 12)}) {
+      SCOPED_TRACE(path + " " + coding);
+      auto fields = CallFields(path);
+      fields.emplace_back("grpc-encoding", coding);
+      client->SendFields(id, fields);
+      client->SendData(id, Framed("abc", 1), /*end=*/path != kStream);
+      const Http2Client::Answer& answer = client->Await(id);
+      EXPECT_EQ(answer.code(), code) << answer.message();
+      EXPECT_EQ(answer.data, "");
+      if (code == 12) {
+        EXPECT_EQ(answer.fields.at("grpc-accept-encoding"), "identity,deflate,gzip");
+      }
+      id += 2;
+    }
+  }
+  ExpectWell();
+}
+
+// Both versions have the same messages.
+TEST_F(GrpcProtocolTest, AReflectionStreamHasAnAnswerToEachRequest) {
+  const auto client = Connect();
+  uint32_t id = 1;
+  for (const std::string version : {"v1", "v1alpha"}) {
+    client->SendFields(
+        id, CallFields("/grpc.reflection." + version + ".ServerReflection/ServerReflectionInfo"));
+    client->SendData(id, Framed(Field(4, "nobody")), /*end=*/false);
+    client->SendData(id, Framed(Field(7, "")));
+    const Http2Client::Answer& answer = client->Await(id);
+    EXPECT_EQ(answer.code(), 0) << answer.message();
+    const size_t refusal = answer.data.find("the server has no such file or symbol");
+    const size_t service = answer.data.find("inference.GRPCInferenceService");
+    EXPECT_NE(service, std::string::npos);
+    EXPECT_LT(refusal, service);
+    client->SendFields(id + 2, CallFields("/grpc.reflection." + version +
+                                          ".ServerReflection/ServerReflectionInfo"));
+    client->SendData(id + 2, Framed("\xff"), /*end=*/false);
+    EXPECT_EQ(client->Await(id + 2).code(), 3);
+    EXPECT_EQ(client->answer(id + 2).message(), "invalid ServerReflectionRequest message");
+    id += 4;
+  }
   ExpectWell();
 }
 
@@ -219,8 +189,26 @@ TEST_F(GrpcProtocolTest, MetadataAreBounded) {
   client->Send(Http2Frame{NGHTTP2_HEADERS, 0, 3, more.substr(0, 10'000)});
   client->Send(Http2Frame{NGHTTP2_CONTINUATION, kEndFields, 3, more.substr(10'000)});
   EXPECT_EQ(client->Await(3).code(), 8);
-  client->Call(5, kLive, "");
-  EXPECT_EQ(client->Await(5).code(), 0) << "the connection goes on";
+  // Up to 256 KiB in all, and 64 KiB for each field, in large and in small frames.
+  uint32_t id = 5;
+  for (const size_t value_bytes : {10'000, 65'000}) {
+    for (const size_t frame_bytes : {16'384, 3000}) {
+      fields = CallFields(kLive);
+      for (size_t bytes = 0; bytes < 190'000; bytes += value_bytes)
+        fields.emplace_back("x", std::string(value_bytes, 'x'));
+      const std::string packed_all = PackFields(fields);
+      for (size_t at = 0; at < packed_all.size(); at += frame_bytes) {
+        const uint8_t type = at == 0 ? uint8_t{NGHTTP2_HEADERS} : uint8_t{NGHTTP2_CONTINUATION};
+        const uint8_t flags = at + frame_bytes < packed_all.size() ? 0 : kEndFields;
+        client->Send(Http2Frame{type, flags, id, packed_all.substr(at, frame_bytes)});
+      }
+      EXPECT_EQ(client->Await(id).code(), 8);
+      EXPECT_EQ(client->answer(id).message(), "the call's metadata is larger than 16384 bytes");
+      id += 2;
+    }
+  }
+  client->Call(id, kLive, "");
+  EXPECT_EQ(client->Await(id).code(), 0) << "the connection goes on";
   ExpectWell();
 }
 
@@ -238,7 +226,8 @@ TEST_F(GrpcProtocolTest, FieldsWithoutEndAreCutOff) {
   packed += std::string("\x40\x01x\x7f\xa1\x1e", 6) + std::string(4000, 'x');
   packed += std::string(12'000, '\xbe');
   bomb->Send(Http2Frame{NGHTTP2_HEADERS, kEndFields, 1, packed.substr(0, 16'384)});
-  bomb->AwaitEnd();
+  EXPECT_EQ(bomb->AwaitEnd(), NGHTTP2_ENHANCE_YOUR_CALM);
+  EXPECT_EQ(bomb->answer(1).reset, NGHTTP2_ENHANCE_YOUR_CALM);
   ExpectWell();
 }
 
@@ -372,11 +361,6 @@ TEST_F(GrpcProtocolTest, ADeadlineOfTheCallEndsItsWaiting) {
   ExpectWell();
 }
 
-TEST_F(GrpcProtocolTest, IdleConnectionsAreClosed) {
-  config().idle_timeout = milliseconds(500);
-  EXPECT_EQ(ConnectAndCall(kTries)->AwaitEnd(), NGHTTP2_NO_ERROR);
-}
-
 TEST_F(GrpcProtocolTest, WhatAStreamSendsBeforeItsTurnIsBounded) {
   const auto client = Connect();
   client->Settle();
@@ -436,6 +420,7 @@ TEST_F(GrpcProtocolTest, FramesThatAreWrongEndTheConnection) {
       {NGHTTP2_SETTINGS, 0, 1, ""},
       {NGHTTP2_PING, 0, 0, "1234567"},
       {NGHTTP2_PING, 0, 1, "12345678"},
+      {NGHTTP2_PRIORITY, 0, 0, BigEndian(0, 4) + "\x10"},
       {NGHTTP2_WINDOW_UPDATE, 0, 0, std::string(4, '\0')},
       {NGHTTP2_WINDOW_UPDATE, 0, 0, "123"},
       {NGHTTP2_RST_STREAM, 0, 0, std::string(4, '\0')},
@@ -506,53 +491,6 @@ TEST_F(GrpcProtocolTest, ConnectionsAreBounded) {
       1u);
 }
 
-TEST_F(GrpcProtocolTest, ADrainEndsWhatIsIdleAndAnswersWhatIsNot) {
-  const auto busy = Connect();
-  const auto idle = Connect();
-  idle->Call(1, kLive, "");
-  EXPECT_EQ(idle->Await(1).code(), 0);
-  gate_->Close();
-  busy->Call(1, kInfer, InferRequest(7));
-  ASSERT_TRUE(gate_->AwaitWaiting(1));
-  busy->SendFields(3, CallFields(kStream));
-  std::thread draining([&] {
-    EXPECT_TRUE(server_->Drain(DeadlineAfter(RealClock(), std::chrono::seconds(20))).ok());
-  });
-  EXPECT_EQ(idle->AwaitEnd(), NGHTTP2_NO_ERROR);
-  shutdown(idle->fd(), SHUT_RDWR);
-  gate_->Open();
-  EXPECT_EQ(busy->Await(1).code(), 0);
-  ExpectRows(busy->answer(1).data, 7);
-  EXPECT_EQ(busy->AwaitEnd(), NGHTTP2_NO_ERROR);
-  shutdown(busy->fd(), SHUT_RDWR);
-  draining.join();
-}
-
-TEST_F(GrpcProtocolTest, AStreamWhoseClientHasSaidAllEndsWellInADrain) {
-  const auto client = Connect();
-  const auto idle = Connect();
-  idle->Call(1, kLive, "");
-  EXPECT_EQ(idle->Await(1).code(), 0);
-  gate_->Close();
-  client->SendFields(1, CallFields(kStream));
-  client->SendData(1, Framed(InferRequest(7)));
-  client->SendFields(3, CallFields(kStream));
-  client->SendData(3, Framed(InferRequest(7)), /*end=*/false);
-  ASSERT_TRUE(gate_->AwaitWaiting(2));
-  std::thread draining([&] {
-    EXPECT_TRUE(server_->Drain(DeadlineAfter(RealClock(), std::chrono::seconds(20))).ok());
-  });
-  EXPECT_EQ(idle->AwaitEnd(), NGHTTP2_NO_ERROR);  // the drain has begun
-  shutdown(idle->fd(), SHUT_RDWR);
-  gate_->Open();
-  EXPECT_EQ(client->Await(1).code(), 0) << client->answer(1).message();
-  EXPECT_EQ(client->Await(3).code(), 14) << client->answer(3).message();
-  EXPECT_GT(client->answer(3).data.size(), 7 * kDim * sizeof(float)) << "its request is answered";
-  EXPECT_EQ(client->AwaitEnd(), NGHTTP2_NO_ERROR);
-  shutdown(client->fd(), SHUT_RDWR);
-  draining.join();
-}
-
 // Catches crashes, hangs and leaks: random bytes, as a fuzzer sends them.
 TEST_F(GrpcProtocolTest, MutantsOfAConversationHurtNobody) {
   std::mt19937 random(TestSeed());
@@ -561,7 +499,7 @@ TEST_F(GrpcProtocolTest, MutantsOfAConversationHurtNobody) {
       std::string(NGHTTP2_CLIENT_MAGIC) + Http2Frame{NGHTTP2_SETTINGS, 0, 0, ""}.bytes();
   const size_t preface = good.size();
   uint32_t id = 1;
-  for (const std::string& path : {kInfer, kStream, kLive, std::string("/x")}) {
+  for (const std::string path : {kInfer, kStream, kLive, "/x"}) {
     const std::string message = path == kLive ? "" : InferRequest(2);
     good += Http2Frame{NGHTTP2_HEADERS, kEndFields, id, PackFields(CallFields(path))}.bytes() +
             Http2Frame{NGHTTP2_WINDOW_UPDATE, 0, id, BigEndian(100, 4)}.bytes() +

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "server/grpc/control_methods.h"
+#include "server/grpc/proto/grpc/health/v1/health.pb.h"
 #include "server/grpc/test_grpc_world.h"
 #include "testing/await.h"
 #include "testing/trials.h"
@@ -124,6 +125,17 @@ TEST_F(GrpcServerTest, HealthOfServerAndModels) {
   EXPECT_EQ(answer, "\x08\x01");
   EXPECT_EQ(CallBytes("/grpc.health.v1.Health/Check", "\x0a\x01x").error_code(),
             StatusCode::NOT_FOUND);
+  const auto health = [&] {
+    std::string listed;
+    EXPECT_TRUE(CallBytes("/grpc.health.v1.Health/List", "", &listed).ok());
+    grpc::health::v1::HealthListResponse services;
+    EXPECT_TRUE(services.ParseFromString(listed));
+    EXPECT_EQ(services.statuses_size(), 2);
+    EXPECT_EQ(services.statuses().at("").status(),
+              services.statuses().at("inference.GRPCInferenceService").status());
+    return services.statuses().at("").status();
+  };
+  EXPECT_EQ(health(), grpc::health::v1::HealthCheckResponse::SERVING);
   inference::ModelReadyRequest request;
   for (const auto& [name, ready] : {std::pair("m", true), std::pair("x", false)}) {
     request.set_name(name);
@@ -133,6 +145,7 @@ TEST_F(GrpcServerTest, HealthOfServerAndModels) {
     EXPECT_EQ(response.ready(), ready);
   }
   world_.core().BeginDrain();
+  EXPECT_EQ(health(), grpc::health::v1::HealthCheckResponse::NOT_SERVING);
   inference::ServerReadyResponse ready;
   grpc::ClientContext context;
   EXPECT_TRUE(stub_->ServerReady(&context, {}, &ready).ok());

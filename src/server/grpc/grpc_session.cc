@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
+#include <string>
 
 #include "base/bytes.h"
 #include "base/macros.h"
@@ -18,10 +20,15 @@ constexpr size_t kHostileFieldBytes = 16 * kCallFieldBytesMax;
 // Streams that a client may reset: at once, and per second.
 constexpr uint64_t kResetsBurst = 10'000;
 constexpr uint64_t kResetsPerSecond = 1000;
+// Pieces of CONTINUATION frames of one list of fields: more than kHostileFieldBytes need.
+constexpr size_t kContinuationsMax = 256;
 // Unsent acknowledgements of pings and settings, for a client that does not read.
 constexpr size_t kAcknowledgementsMax = 256;
 // Larger answers take turns with the others of their connection.
 constexpr size_t kSharedAnswerBytes = size_t{64} << 10;
+// GOAWAY of a shutdown notice names the largest stream id. The ping behind it has this text.
+constexpr int32_t kStreamIdMax = 0x7fffffff;
+constexpr std::array<uint8_t, 8> kShutdownPing = {'s', 'h', 'u', 't', 'd', 'o', 'w', 'n'};
 
 std::span<const std::byte> BytesOf(const uint8_t* bytes, size_t size) {
   return std::as_bytes(std::span(bytes, size));
@@ -60,9 +67,22 @@ const nghttp2_option* MakeOptions() {
   // The call's own check refuses a value of blanks, with an error that says why.
   nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(options, 1);
   nghttp2_option_set_no_closed_streams(options, 1);
+  nghttp2_option_set_max_continuations(options, kContinuationsMax);
   nghttp2_option_set_max_outbound_ack(options, kAcknowledgementsMax);
   nghttp2_option_set_stream_reset_rate_limit(options, kResetsBurst, kResetsPerSecond);
   return options;
+}
+
+// nghttp2 takes a field of more than 64 KiB for an error of compression and resets no stream. If a
+// frame is that GOAWAY, returns it with the true reason, behind a reset of the fields' stream.
+std::string WithFieldsTooLong(std::string frame, int32_t stream) {
+  constexpr size_t kReasonEnd = 16;
+  if (frame[3] != NGHTTP2_GOAWAY || frame[kReasonEnd] != NGHTTP2_COMPRESSION_ERROR) return frame;
+  frame[kReasonEnd] = NGHTTP2_ENHANCE_YOUR_CALM;
+  const std::array<uint32_t, 2> body = {__builtin_bswap32(static_cast<uint32_t>(stream)),
+                                        __builtin_bswap32(NGHTTP2_ENHANCE_YOUR_CALM)};
+  const std::string head("\0\0\4\3\0", 5);  // of RST_STREAM
+  return head + std::string(AsText(std::as_bytes(std::span(body)))) + frame;
 }
 
 }  // namespace
@@ -71,6 +91,11 @@ const nghttp2_session_callbacks* GrpcSession::Callbacks() {
   static const nghttp2_session_callbacks* const callbacks = [] {
     nghttp2_session_callbacks* made = nullptr;
     HPS_CHECK(nghttp2_session_callbacks_new(&made) == 0);
+    nghttp2_session_callbacks_set_on_begin_frame_callback(
+        made, [](nghttp2_session*, const nghttp2_frame_hd* head, void* self) {
+          SessionOf(self).OnBeginFrame(*head);
+          return 0;
+        });
     nghttp2_session_callbacks_set_on_begin_headers_callback(
         made, [](nghttp2_session*, const nghttp2_frame* frame, void* self) {
           return SessionOf(self).OnBeginFields(*frame);
@@ -111,6 +136,9 @@ const nghttp2_session_callbacks* GrpcSession::Callbacks() {
 
 bool GrpcSession::Open() {
   flood_limit_ = FloodLimit();
+  newest_id_ = -1;
+  opened_ids_ = 0;
+  fields_id_ = 0;
   has_settings_ = is_broken_ = false;
   static const nghttp2_option* const options = MakeOptions();
   nghttp2_session* session = nullptr;
@@ -144,11 +172,35 @@ bool GrpcSession::Receive(std::span<const std::byte> bytes, TimePoint now) {
   const ssize_t taken =
       nghttp2_session_mem_recv(session_.get(), AsAligned<uint8_t>(bytes.data()), bytes.size());
   if (taken >= 0 && !is_broken_) {
-    if (flood_limit_.IsExceeded()) EndFlood();
+    if (flood_limit_.IsExceeded()) End(NGHTTP2_ENHANCE_YOUR_CALM);
     return true;
   }
   if (taken != NGHTTP2_ERR_NOMEM) counters_.CountBadRequest(BadRequestReason::kProtocol);
   return false;
+}
+
+void GrpcSession::OnBeginFrame(const nghttp2_frame_hd& head) {
+  const bool begins_fields = head.type == NGHTTP2_HEADERS;
+  if (begins_fields || head.type == NGHTTP2_CONTINUATION)
+    fields_id_ = (head.flags & NGHTTP2_FLAG_END_HEADERS) == 0 ? head.stream_id : 0;
+  const bool is_invalid = begins_fields ? !MayHaveFields(head.stream_id)
+                                        : head.type == NGHTTP2_PRIORITY && head.stream_id == 0;
+  if (is_invalid) End(NGHTTP2_PROTOCOL_ERROR);
+}
+
+// A client that opens a stream gives up the smaller ids that it has not opened. Fields of a stream
+// that was open may be trailers that were sent before the client learned of its end. Only the
+// newest ids are known.
+bool GrpcSession::MayHaveFields(int32_t id) {
+  constexpr int32_t kKnownIds = 64;
+  if (id > newest_id_) {
+    const int32_t step = (id - newest_id_) / 2;
+    opened_ids_ = (step < kKnownIds ? opened_ids_ << step : 0) | 1;
+    newest_id_ = id;
+    return true;
+  }
+  const int32_t age = (newest_id_ - id) / 2;
+  return age >= kKnownIds || (opened_ids_ >> age & 1) != 0;
 }
 
 int GrpcSession::OnBeginFields(const nghttp2_frame& frame) {
@@ -181,7 +233,9 @@ int GrpcSession::OnField(int32_t id, std::string_view name, std::string_view val
   } else {
     Tell(*stream, [&] { bytes = stream->OnField(name, value); });
   }
-  return bytes > kHostileFieldBytes ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
+  if (bytes <= kHostileFieldBytes) return 0;
+  EndEarly(id, NGHTTP2_ENHANCE_YOUR_CALM);       // OnSent ends the session
+  return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;  // nghttp2 reports no more fields of the stream
 }
 
 void GrpcSession::OnFrame(const nghttp2_frame& frame) {
@@ -189,7 +243,7 @@ void GrpcSession::OnFrame(const nghttp2_frame& frame) {
   const bool has_fields = frame.hd.type == NGHTTP2_HEADERS;
   const bool has_data = frame.hd.type == NGHTTP2_DATA && frame.hd.length > 0;
   if (frame.hd.type == NGHTTP2_SETTINGS) has_settings_ = true;
-  if (frame.hd.type == NGHTTP2_PING && !is_ack && !flood_limit_.AdmitPing(received_at_)) EndFlood();
+  if (frame.hd.type == NGHTTP2_PING) OnPing(frame.ping, is_ack);
   if (has_fields || has_data) flood_limit_.OnUseful(frame.hd.length + kFrameHeadBytes);
   if (!has_fields && frame.hd.type != NGHTTP2_DATA) return;
   Http2Stream* const stream = StreamOf(frame.hd.stream_id);
@@ -198,6 +252,11 @@ void GrpcSession::OnFrame(const nghttp2_frame& frame) {
     if (has_fields) stream->OnFields();
     if ((frame.hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) stream->OnEnd();
   });
+}
+
+void GrpcSession::OnPing(const nghttp2_ping& ping, bool is_ack) {
+  if (!is_ack && !flood_limit_.AdmitPing(received_at_)) End(NGHTTP2_ENHANCE_YOUR_CALM);
+  if (is_ack && std::ranges::equal(ping.opaque_data, kShutdownPing)) SubmitGoAway();
 }
 
 int GrpcSession::OnData(int32_t id, std::span<const std::byte> bytes) {
@@ -226,7 +285,10 @@ bool GrpcSession::FillOutput() {
     const ssize_t bytes = nghttp2_session_mem_send(session_.get(), &data);
     if (bytes < 0) return false;
     if (bytes == 0) return !is_broken_;
-    output_.AddFrames(std::as_bytes(std::span(data, static_cast<size_t>(bytes))));
+    const std::span<const std::byte> frames = BytesOf(data, static_cast<size_t>(bytes));
+    output_.AddFrames(fields_id_ == 0
+                          ? frames
+                          : AsBytes(WithFieldsTooLong(std::string(AsText(frames)), fields_id_)));
   }
   return true;
 }
@@ -308,6 +370,15 @@ void GrpcSession::OnSent(const nghttp2_frame& frame) {
   if (has_fields || frame.hd.type == NGHTTP2_DATA) flood_limit_.OnAnswered();
   if (frame.hd.type == NGHTTP2_GOAWAY && frame.goaway.error_code != NGHTTP2_NO_ERROR)
     counters_.CountBadRequest(BadRequestReason::kProtocol);
+  if (frame.hd.type == NGHTTP2_RST_STREAM &&
+      frame.rst_stream.error_code == NGHTTP2_ENHANCE_YOUR_CALM) {
+    End(NGHTTP2_ENHANCE_YOUR_CALM);
+  }
+  // A ping passes other frames in nghttp2's queue, so it is submitted when GOAWAY was sent.
+  if (frame.hd.type == NGHTTP2_GOAWAY && frame.goaway.last_stream_id == kStreamIdMax &&
+      frame.goaway.error_code == NGHTTP2_NO_ERROR) {
+    Check(nghttp2_submit_ping(session_.get(), NGHTTP2_FLAG_NONE, kShutdownPing.data()));
+  }
   // The call was answered before the client has sent everything: it need not send the rest.
   if (has_fields && (frame.hd.flags & NGHTTP2_FLAG_END_STREAM) != 0 &&
       nghttp2_session_get_stream_remote_close(session_.get(), frame.hd.stream_id) == 0) {
@@ -319,14 +390,16 @@ void GrpcSession::SubmitPing() {
   Check(nghttp2_submit_ping(session_.get(), NGHTTP2_FLAG_NONE, nullptr));
 }
 
+void GrpcSession::SubmitShutdownNotice() { Check(nghttp2_submit_shutdown_notice(session_.get())); }
+
 void GrpcSession::SubmitGoAway() {
   Check(nghttp2_submit_goaway(session_.get(), NGHTTP2_FLAG_NONE,
                               nghttp2_session_get_last_proc_stream_id(session_.get()),
                               NGHTTP2_NO_ERROR, nullptr, 0));
 }
 
-void GrpcSession::EndFlood() {
-  Check(nghttp2_session_terminate_session(session_.get(), NGHTTP2_ENHANCE_YOUR_CALM));
+void GrpcSession::End(uint32_t error) {
+  Check(nghttp2_session_terminate_session(session_.get(), error));
 }
 
 // A call on a stream that has gone meanwhile fails without an effect on the session.

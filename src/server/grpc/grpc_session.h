@@ -2,7 +2,9 @@
 // of streams; what streams submit becomes frames in the output.
 //
 // The session ends a connection whose client floods it: FloodLimit, nghttp2's limit on resets, and
-// limits on header fields and acknowledgements. No exception leaves a callback of nghttp2.
+// limits on header fields and acknowledgements. It also ends one for what nghttp2 would ignore:
+// header fields of a stream id that the client has skipped, and PRIORITY of stream 0. No exception
+// leaves a callback of nghttp2.
 //
 // Events come from within Receive and FillOutput only. A stream may submit from within its events.
 //
@@ -77,6 +79,9 @@ class GrpcSession {
   // Resets the stream: CANCEL.
   void SubmitReset(const Http2Stream& stream);
   void SubmitPing();
+  // Asks the client to begin no more calls. SubmitGoAway follows by itself when the client has
+  // answered, so that calls that were under way to the server are served.
+  void SubmitShutdownNotice();
   // Takes no more streams. The session ends when the open streams have ended.
   void SubmitGoAway();
 
@@ -88,9 +93,11 @@ class GrpcSession {
   static const nghttp2_session_callbacks* Callbacks();
 
   // What nghttp2 calls. Returns 0 or an error of nghttp2.
+  void OnBeginFrame(const nghttp2_frame_hd& head);
   int OnBeginFields(const nghttp2_frame& frame);
   int OnField(int32_t id, std::string_view name, std::string_view value);
   void OnFrame(const nghttp2_frame& frame);
+  void OnPing(const nghttp2_ping& ping, bool is_ack);
   int OnData(int32_t id, std::span<const std::byte> bytes);
   void OnClosed(int32_t id);
   void OnSent(const nghttp2_frame& frame);
@@ -101,9 +108,10 @@ class GrpcSession {
   Http2Stream* StreamOf(int32_t id) const {
     return static_cast<Http2Stream*>(nghttp2_session_get_stream_user_data(session_.get(), id));
   }
+  bool MayHaveFields(int32_t id);
   void RefuseStream(int32_t id);
   void EndEarly(int32_t id, uint32_t error);
-  void EndFlood();
+  void End(uint32_t error);
   void Check(int result);
 
   Handler& handler_;
@@ -113,6 +121,9 @@ class GrpcSession {
   FloodLimit flood_limit_;
   TimePoint received_at_{};         // the bytes that are handled now
   size_t refused_field_bytes_ = 0;  // of the last call that was refused for lack of capacity
+  int32_t fields_id_ = 0;           // of a list of fields whose last frame has not come; 0: none
+  int32_t newest_id_ = -1;          // of the client's streams
+  uint64_t opened_ids_ = 0;         // bit i: the client has opened stream newest_id_ - 2 * i
   bool has_settings_ = false;
   bool is_broken_ = false;  // nghttp2 has reported a fatal error
 };

@@ -162,8 +162,59 @@ TEST_F(GrpcSessionTest, EndsForAnEndlessListOfFields) {
       const uint8_t type = i == 0 ? uint8_t{NGHTTP2_HEADERS} : uint8_t{NGHTTP2_CONTINUATION};
       frames += Http2Frame{type, 0, 1, packed.substr(i, 16384)}.bytes();
     }
-    EXPECT_FALSE(Receive(frames));
+    EXPECT_TRUE(Receive(frames));
+    EXPECT_EQ(Sent(NGHTTP2_GOAWAY), 1U);
+    EXPECT_EQ(frames_.back().payload.substr(4), BigEndian(NGHTTP2_ENHANCE_YOUR_CALM, 4));
+    EXPECT_TRUE(session_.has_ended());
   }
+}
+
+// nghttp2 reads no field of more than 64 KiB.
+TEST_F(GrpcSessionTest, EndsForAFieldThatIsTooLongWithTheTrueReason) {
+  auto fields = CallFields("/a");
+  fields.emplace_back("x", std::string(100'000, 'v'));
+  ASSERT_TRUE(Receive(Http2Frame{NGHTTP2_HEADERS, 0, 1, PackFields(fields).substr(0, 16384)}));
+  EXPECT_EQ(Sent(NGHTTP2_GOAWAY), 1U);
+  ASSERT_EQ(frames_.size(), 2U);
+  EXPECT_EQ(frames_[0].type, NGHTTP2_RST_STREAM);
+  EXPECT_EQ(frames_[0].payload, BigEndian(NGHTTP2_ENHANCE_YOUR_CALM, 4));
+  EXPECT_EQ(frames_[1].payload.substr(4), BigEndian(NGHTTP2_ENHANCE_YOUR_CALM, 4));
+  session_.Close();
+  Begin();
+  ASSERT_TRUE(Receive(Http2Frame{NGHTTP2_HEADERS, kEndFields, 1, "\xff\xff\xff\xff\xff"}));
+  EXPECT_EQ(Sent(NGHTTP2_GOAWAY), 1U);
+  EXPECT_EQ(frames_.back().payload.substr(4), BigEndian(NGHTTP2_COMPRESSION_ERROR, 4));
+}
+
+TEST_F(GrpcSessionTest, AStreamThatTheClientHasSkippedEndsTheSession) {
+  // The streams that are opened, and one that is late.
+  const std::vector<std::pair<std::vector<uint32_t>, uint32_t>> cases = {
+      {{5}, 3}, {{5}, 1}, {{1, 5, 9}, 3}, {{1, 3, 129}, 5}, {{201}, 75}};
+  for (const auto& [opened, late] : cases) {
+    SCOPED_TRACE(late);
+    session_.Close();
+    Begin();
+    for (const uint32_t id : opened) ASSERT_TRUE(ReceiveCall(id));
+    ASSERT_TRUE(ReceiveCall(late));
+    EXPECT_EQ(Sent(NGHTTP2_GOAWAY), 1U);
+    EXPECT_EQ(frames_.back().payload.substr(4), BigEndian(NGHTTP2_PROTOCOL_ERROR, 4));
+    EXPECT_TRUE(session_.has_ended());
+  }
+}
+
+TEST_F(GrpcSessionTest, TrailersOfAStreamThatHasEndedAreIgnored) {
+  for (const uint32_t id : {1U, 3U, 201U}) {
+    ASSERT_TRUE(ReceiveCall(id));
+    session_.SubmitReset(*streams_[static_cast<int32_t>(id)]);
+  }
+  EXPECT_EQ(Sent(NGHTTP2_RST_STREAM), 3U);
+  for (const uint32_t id : {1U, 3U, 201U}) {
+    ASSERT_TRUE(Receive(
+        Http2Frame{NGHTTP2_HEADERS, kEndFields | kEndStream, id, PackFields({{"x", "y"}})}));
+  }
+  EXPECT_EQ(Sent(NGHTTP2_GOAWAY), 0U);
+  ASSERT_TRUE(ReceiveCall(203));
+  EXPECT_EQ(streams_[203]->events, "path /a; fields; ");
 }
 
 TEST_F(GrpcSessionTest, EndsForAFloodOfPings) {
@@ -171,6 +222,29 @@ TEST_F(GrpcSessionTest, EndsForAFloodOfPings) {
   EXPECT_EQ(Sent(NGHTTP2_GOAWAY), 1U);
   EXPECT_TRUE(session_.has_ended());
   EXPECT_EQ(bad_requests(), 1U);
+}
+
+TEST_F(GrpcSessionTest, TakesTheCallsThatAreUnderWayWhenItGoesAway) {
+  ASSERT_TRUE(ReceiveCall(1));
+  session_.SubmitShutdownNotice();
+  EXPECT_EQ(Sent(NGHTTP2_GOAWAY), 1U);
+  ASSERT_EQ(frames_.size(), 2U);
+  EXPECT_EQ(frames_[0].payload, BigEndian(0x7fffffff, 4) + BigEndian(NGHTTP2_NO_ERROR, 4));
+  const Http2Frame ping = frames_[1];
+  EXPECT_EQ(ping.type, NGHTTP2_PING);
+  ASSERT_TRUE(ReceiveCall(3));
+  ASSERT_TRUE(Receive(Http2Frame{NGHTTP2_PING, kAck, 0, std::string(8, '\0')}));
+  EXPECT_EQ(Sent(NGHTTP2_GOAWAY), 0U) << "of another ping";
+  ASSERT_TRUE(Receive(Http2Frame{NGHTTP2_PING, kAck, 0, ping.payload}));
+  EXPECT_EQ(Sent(NGHTTP2_GOAWAY), 1U);
+  EXPECT_EQ(frames_[0].payload, BigEndian(3, 4) + BigEndian(NGHTTP2_NO_ERROR, 4));
+  EXPECT_FALSE(session_.has_ended());
+  for (const int32_t id : {1, 3}) {
+    EXPECT_EQ(streams_[id]->events, "path /a; fields; ");
+    session_.SubmitReset(*streams_[id]);
+  }
+  EXPECT_EQ(Sent(NGHTTP2_RST_STREAM), 2U);
+  EXPECT_TRUE(session_.has_ended());
 }
 
 TEST_F(GrpcSessionTest, PingsAndGoesAway) {

@@ -54,8 +54,9 @@ class GrpcStrangerTest : public testing::Test {
     client->Settle();
     return client;
   }
-  static int Ask(Http2Client& client, uint32_t id, const std::vector<std::string>& authorizations) {
-    auto fields = CallFields(kService + "ServerMetadata");
+  static int Ask(Http2Client& client, uint32_t id, const std::vector<std::string>& authorizations,
+                 const std::string& path = kService + "ServerMetadata") {
+    auto fields = CallFields(path);
     for (const std::string& text : authorizations) fields.emplace_back("authorization", text);
     client.SendFields(id, fields);
     client.SendData(id, Framed(""));
@@ -106,6 +107,15 @@ TEST_F(GrpcStrangerTest, OfTwoTokensNoneCounts) {
   EXPECT_EQ(Ask(*client, 5, {"Bearer se-cret", "Bearer se-cret"}), 16);
   EXPECT_EQ(Ask(*client, 7, {"Bearer se-cret", "Bearer wrong", "Bearer se-cret"}), 16);
   EXPECT_EQ(world_.core().Snapshot().auth_failures, 3u);
+}
+
+TEST_F(GrpcStrangerTest, ReflectionNeedsTheTokenAndHealthDoesNot) {
+  UseToken();
+  const auto client = Connect();
+  const std::string reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+  EXPECT_EQ(Ask(*client, 1, {}, reflection), 16);
+  EXPECT_EQ(Ask(*client, 3, {"Bearer se-cret"}, reflection), 0);
+  EXPECT_EQ(Ask(*client, 5, {}, "/grpc.health.v1.Health/List"), 0);
 }
 
 // Catches: watches without a token that take the places of streams with a token.

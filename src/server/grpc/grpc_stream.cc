@@ -103,9 +103,10 @@ void GrpcStream::OnFields() {
     return connection_->session().SubmitHttpStatus(*this, metadata_.is_post() ? "415" : "405");
   }
   const std::string& path = metadata_.path();
-  is_stream_ = path == kStreamPath;
-  const bool is_inference = is_stream_ || path == kInferPath;
+  const bool is_inference = path == kStreamPath || path == kInferPath;
   method_ = is_inference ? nullptr : ControlMethods::Find(path);
+  is_stream_ =
+      method_ == nullptr ? path == kStreamPath : method_->kind == ControlMethods::Kind::kStream;
   absl::Status status = Admit();
   if (status.ok() && !is_inference && method_ == nullptr) {
     server_.parts().counters->CountBadRequest(BadRequestReason::kUnknown);
@@ -167,7 +168,7 @@ void GrpcStream::OnData(std::span<const std::byte> bytes) {
   if (phase_ == Phase::kFinishing) return connection_->session().Consume(*this, bytes.size());
   if (is_stream_ && reads && !request_reader_.has_more()) NoteArrival();
   if (const absl::Status added = request_reader_.Add(bytes); !added.ok()) {
-    const absl::Status told = CountMessage(added, BadRequestReason::kProtocol);
+    const absl::Status told = CountMessage(added);
     return reads ? Finish(told) : connection_->session().SubmitReset(*this);
   }
   if (!reads) {
@@ -192,7 +193,7 @@ uint64_t GrpcStream::message_bytes_max() const {
 void GrpcStream::TakeMessages() {
   const absl::StatusOr<RequestReader::Step> step =
       request_reader_.Next(message_bytes_max(), is_stream_);
-  if (!step.ok()) return Finish(CountMessage(step.status(), BadRequestReason::kProtocol));
+  if (!step.ok()) return Finish(CountMessage(step.status()));
   if (*step == RequestReader::Step::kEnd) return Finish(absl::OkStatus());
   if (*step == RequestReader::Step::kMessage) Answer();
 }
@@ -204,7 +205,7 @@ void GrpcStream::Answer() {
   const TimePoint now = Now();
   if (call_deadline_ <= now) return RefuseLate();
   if (const absl::Status read = ReadHead(); absl::IsResourceExhausted(read)) {
-    return SendError(CountMessage(read, BadRequestReason::kSyntax));
+    return SendError(CountMessage(read));
   }  // AnswerNow reports any other error
   call_.LimitTimeout(call_deadline_);
   const Duration wait_max = server_.parts().inference->TimeFor(call_.request.timeout);
@@ -241,7 +242,8 @@ void GrpcStream::RefuseLate() {
 void GrpcStream::AnswerNow() {
   if (call_deadline_ <= Now() && method_ == nullptr) return RefuseLate();
   const absl::Status unpacked = request_reader_.Unpack(metadata_.coding(), message_bytes_max());
-  if (!unpacked.ok()) return SendError(CountMessage(unpacked, BadRequestReason::kSyntax));
+  if (absl::IsResourceExhausted(unpacked)) return SendError(CountMessage(unpacked));
+  if (!unpacked.ok()) return Finish(CountMessage(unpacked));
   if (method_ != nullptr) return AnswerControl();
   StartInfer();
 }
@@ -302,15 +304,15 @@ void GrpcStream::SendRefusal(const absl::Status& status) {
   SendError(status);
 }
 
-// Ends the call, or sends the error as a message of the stream. Details of a failure within the
-// server are only logged.
+// Ends the call, or sends the error as a message of the inference stream. Details of a failure
+// within the server are only logged.
 void GrpcStream::SendError(const absl::Status& error) {
   absl::Status status = error;
   if (absl::IsInternal(error) || absl::IsUnknown(error) || absl::IsDataLoss(error)) {
     LogError(absl::StrCat("grpc: call of ", metadata_.path(), " failed: ", error.ToString()));
     status = absl::Status(error.code(), "the server failed; its log has the reason");
   }
-  if (!is_stream_) return Finish(status);
+  if (!is_stream_ || method_ != nullptr) return Finish(status);
   // Without its head, the message does not name the model and the id.
   if (call_.request.model.empty() && call_.request.id.empty()) ReadHead().IgnoreError();
   std::string text =
@@ -405,15 +407,19 @@ void GrpcStream::OnClosed(bool cut) {
 }
 
 // Counts a message that could not be read, and returns the error for the client. gRPC has one code
-// for a message that is too long and for a lack of memory.
-absl::Status GrpcStream::CountMessage(const absl::Status& status, BadRequestReason invalid) {
+// for a message that is too long and for a lack of memory. A message that is not framed or
+// compressed as gRPC demands is INTERNAL.
+absl::Status GrpcStream::CountMessage(const absl::Status& status) {
+  ServerCounters& counters = *server_.parts().counters;
   if (absl::IsResourceExhausted(status)) {
-    server_.parts().counters->CountRefused(RefusedReason::kCapacity);
+    counters.CountRefused(RefusedReason::kCapacity);
     server_.NoteRefused();
     return status;
   }
-  server_.CountBadRequest(status, invalid);
-  return absl::IsOutOfRange(status) ? absl::ResourceExhaustedError(status.message()) : status;
+  const bool is_too_long = absl::IsOutOfRange(status);
+  counters.CountBadRequest(is_too_long ? BadRequestReason::kLimit : BadRequestReason::kProtocol);
+  if (is_too_long) return absl::ResourceExhaustedError(status.message());
+  return absl::IsInvalidArgument(status) ? absl::InternalError(status.message()) : status;
 }
 
 // Releases the call's share of the server's memory.

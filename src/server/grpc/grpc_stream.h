@@ -88,7 +88,7 @@ class GrpcStream final : public Http2Stream {
   void SendText(std::string text);
   ResponseWriter::After BeginSending();
   void Finish(const absl::Status& status);
-  absl::Status CountMessage(const absl::Status& status, BadRequestReason invalid);
+  absl::Status CountMessage(const absl::Status& status);
   void GiveBack();
   void ReleaseMessage();
   void ReleaseRequest();

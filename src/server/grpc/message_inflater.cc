@@ -47,6 +47,10 @@ absl::Status DoesNotInflate() { return absl::InvalidArgumentError("the message d
 // Starts to inflate `packed`. On success, the caller must end the stream.
 absl::Status Begin(MessageCoding coding, std::span<const std::byte> packed, z_stream* stream) {
   const bool is_gzip = coding == MessageCoding::kGzip;
+  if (coding == MessageCoding::kIdentity) {
+    return absl::InvalidArgumentError(
+        "the message's compressed flag is set, but the call has no grpc-encoding");
+  }
   if (!is_gzip && coding != MessageCoding::kDeflate)
     return absl::UnimplementedError("unsupported grpc-encoding; use gzip or deflate");
   if (inflateInit2(stream, kWindowBits + (is_gzip ? kGzip : 0)) != Z_OK)

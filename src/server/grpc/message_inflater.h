@@ -22,7 +22,7 @@ struct InflatedMessage {
 };
 
 // Errors: OUT_OF_RANGE (inflates to more than `bytes_max`), RESOURCE_EXHAUSTED (no memory now),
-// INVALID_ARGUMENT (does not inflate), UNIMPLEMENTED (neither gzip nor deflate).
+// INVALID_ARGUMENT (does not inflate, or kIdentity), UNIMPLEMENTED (kUnknown).
 absl::StatusOr<InflatedMessage> InflateMessage(MessageCoding coding,
                                                std::span<const std::byte> packed, size_t bytes_max,
                                                BufferPool& pool);

@@ -15,7 +15,7 @@ absl::StatusOr<RequestReader::Step> RequestReader::Next(uint64_t bytes_max, bool
   HPS_ASSIGN_OR_RETURN(const MessageReader::Step step, reader_.Front(bytes_max, pool_, &message));
   if (step == MessageReader::Step::kMessage) {
     if (!is_stream && reader_.has_more())
-      return absl::InvalidArgumentError("the call has more than one request message");
+      return absl::UnimplementedError("the call has more than one request message");
     if (!is_stream && !is_ended_) return Step::kNeedsMore;
     packed_ = message;
     return Step::kMessage;
@@ -23,7 +23,7 @@ absl::StatusOr<RequestReader::Step> RequestReader::Next(uint64_t bytes_max, bool
   if (!is_ended_) return Step::kNeedsMore;
   if (reader_.has_more()) return absl::InvalidArgumentError("the call ended within a message");
   if (is_stream) return Step::kEnd;
-  return absl::InvalidArgumentError("the call has no request message");
+  return absl::UnimplementedError("the call has no request message");
 }
 
 absl::StatusOr<std::span<const std::byte>> RequestReader::Head(MessageCoding coding) {

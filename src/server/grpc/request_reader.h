@@ -32,8 +32,8 @@ class RequestReader {
   bool has_more() const { return reader_.has_more(); }
 
   // Looks for the next message. A call without `is_stream` has exactly one; it is returned when the
-  // client has sent everything. Errors: INVALID_ARGUMENT (a wrong number of messages, an incomplete
-  // one), MessageReader::Front's.
+  // client has sent everything. Errors: UNIMPLEMENTED (a wrong number of messages),
+  // INVALID_ARGUMENT (an incomplete one), MessageReader::Front's.
   absl::StatusOr<Step> Next(uint64_t bytes_max, bool is_stream);
 
   // The bytes of the current message, or the first bytes if it is compressed: enough for the

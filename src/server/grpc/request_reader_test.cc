@@ -56,10 +56,10 @@ TEST_F(RequestReaderTest, GivesTheMessagesOfAStreamInOrderAndThenItsEnd) {
 
 TEST_F(RequestReaderTest, RefusesAWrongNumberOfMessagesAndAnIncompleteOne) {
   Add(Framed("a") + Framed("b"));
-  EXPECT_EQ(Next(/*is_stream=*/false).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Next(/*is_stream=*/false).status().code(), absl::StatusCode::kUnimplemented);
   reader_.Clear();
   reader_.SetEnded();
-  EXPECT_EQ(Next(/*is_stream=*/false).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Next(/*is_stream=*/false).status().code(), absl::StatusCode::kUnimplemented);
   Add(Framed("abc").substr(0, 7));
   EXPECT_EQ(Next(/*is_stream=*/true).status().code(), absl::StatusCode::kInvalidArgument);
 }

@@ -110,7 +110,10 @@ class Http2Client {
   const Answer& answer(uint32_t stream) { return answers_[stream]; }
   uint64_t window_bytes(uint32_t stream) { return windows_[stream]; }  // from WINDOW_UPDATEs
   size_t acknowledged_pings() const { return acknowledged_pings_; }
+  // The largest stream that the server's last GOAWAY takes; -1: it has sent none.
+  int64_t last_stream() const { return last_stream_; }
   bool gives_windows = true;  // sends WINDOW_UPDATEs for received data
+  bool acknowledges_pings = true;
   int fd() const { return socket_.fd(); }
 
  private:
@@ -164,8 +167,11 @@ class Http2Client {
         return;
       case NGHTTP2_PING:
         acknowledged_pings_ += frame.flags & 1;
+        if ((frame.flags & 1) == 0 && acknowledges_pings)
+          Send(Http2Frame{NGHTTP2_PING, 1, 0, frame.payload});
         return;
       case NGHTTP2_GOAWAY:
+        last_stream_ = number(0);
         went_away_ = number(4);
         return;
       default:
@@ -197,6 +203,7 @@ class Http2Client {
   std::string received_;
   bool at_end_ = false;
   int64_t went_away_ = -1;
+  int64_t last_stream_ = -1;
   size_t acknowledged_pings_ = 0;
   std::map<uint32_t, Answer> answers_;
   std::map<uint32_t, uint64_t> windows_;

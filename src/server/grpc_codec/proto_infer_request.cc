@@ -373,6 +373,12 @@ absl::Status InferRequestCodec::ParseOutput(std::span<const std::byte> bytes,
 absl::Status InferRequestCodec::UnpackContents(std::span<const std::byte> contents,
                                                const InputTensor& input) {
   const uint32_t wanted = kContentsFields[static_cast<size_t>(input.datatype)];
+  if (wanted == 0) {
+    const bool is_bytes = input.datatype == Datatype::kBytes;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "input '", Text(input.name), "': ", is_bytes ? "keys are INT64 or UINT64, not " : "send ",
+        Text(DatatypeName(input.datatype)), is_bytes ? "" : " in raw_input_contents"));
+  }
   const WireType single = ElementWireType(input.datatype);
   WireReader reader(contents);
   uint32_t field = 0;
