@@ -32,6 +32,48 @@ absl::StatusOr<uint64_t> ParseImportMemory(const std::string& text) {
   return bytes;
 }
 
+// The option for the tables of a model that are anywhere.
+CLI::Option* AddTableSources(CLI::App& command, ImportArguments& arguments) {
+  const auto check = [](const std::string& text) {
+    return std::string(ParseTableSource(text).status().message());
+  };
+  const auto take = [&arguments](const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) arguments.tables.push_back(*ParseTableSource(text));
+  };
+  return command
+      .add_option_function<std::vector<std::string>>(
+          "--table-from", take,
+          "A table of the model and its files, instead of --from; once for each, in declared order")
+      ->check(CLI::Validator(check, ""))
+      ->allow_extra_args(false)
+      ->type_name("NAME=PATH");
+}
+
+// The options that have one number for all tables, or one for each; returns that of the default.
+CLI::Option* AddTableNumbers(CLI::App& command, ImportArguments& arguments) {
+  AddParsed(
+      command, "--dim",
+      [](const std::string& text) {
+        return ParseList(text,
+                         [](const std::string& part) { return ParseCount(part, 1, kDimMax); });
+      },
+      [&arguments](const std::vector<uint64_t>& dims) {
+        arguments.request.dim = static_cast<uint32_t>(dims.front());
+        arguments.dims = dims;
+      },
+      "Elements of a row, where the files don't tell; N,N,...: of each --table-from")
+      ->type_name("N");
+  return AddParsed(
+             command, "--default",
+             [](const std::string& text) { return ParseList(text, ParseNumber); },
+             [&arguments](const std::vector<double>& values) {
+               arguments.request.default_value = values.front();
+               arguments.default_values = values;
+             },
+             "Every element of the row that an absent key gets (0); V,V,...: of each --table-from")
+      ->type_name("VALUE");
+}
+
 CLI::App* AddImport(CLI::App& app, ImportArguments& arguments) {
   CLI::App* command = app.add_subcommand("import", "Validate, then load a table or a whole model");
   ImportRequest& request = arguments.request;
@@ -47,23 +89,17 @@ CLI::App* AddImport(CLI::App& app, ImportArguments& arguments) {
       "The model: PATH has a sub-folder or file per table; all switch together")
       ->type_name("MODEL")
       ->excludes(table);
-  AddPath(*command, "--from", request.from,
-          "Files of the table or the model; or redis://HOST:PORT, a Redis of HugeCTR")
-      ->required()
-      ->type_name("PATH");
+  auto* from = AddPath(*command, "--from", request.from,
+                       "Files of the table or the model; or redis://HOST:PORT, a Redis of HugeCTR")
+                   ->type_name("PATH");
+  AddTableSources(*command, arguments)->excludes(from)->excludes(table);
   AddChoice<TableFormat>(
       *command, "--format", kImportFormats,
       [&request](TableFormat format) { request.format = format; }, "Format of the files (auto)");
-  AddCount(*command, "--dim", {1, kDimMax}, request.dim,
-           "Elements of a row, where the files don't tell");
   AddChoice<Dtype>(
       *command, "--dtype", kDtypes, [&request](Dtype dtype) { request.dtype = dtype; },
       "Element type of the stored rows (that of the files)");
-  auto* value = AddParsed(
-                    *command, "--default", ParseNumber,
-                    [&request](double number) { request.default_value = number; },
-                    "Every element of the row that an absent key gets (0)")
-                    ->type_name("VALUE");
+  auto* value = AddTableNumbers(*command, arguments);
   AddPath(*command, "--default-file", request.default_file, "The row that an absent key gets")
       ->type_name("F.npy")
       ->excludes(value);
@@ -453,6 +489,13 @@ absl::Status Parser::CheckTogether() const {
   }
   if (command == "import" && import_.request.name.empty())
     return error("--table MODEL/TABLE or --model MODEL is required");
+  if (command == "import" && import_.request.from.empty() && import_.tables.empty())
+    return error("--from PATH, or --table-from NAME=PATH for each table of a model, is required");
+  for (const size_t count : {import_.dims.size(), import_.default_values.size()}) {
+    if (count <= 1 || count == import_.tables.size()) continue;
+    return error(absl::StrCat("--dim and --default take one value, or one for each --table-from; ",
+                              "found ", count, " for ", import_.tables.size()));
+  }
   if (command == "export" && export_.request.name.empty())
     return error("--table MODEL/TABLE or --model MODEL is required");
   if (command == "drop" && drop_.name.empty())

@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "cli/client/server_client.h"
+#include "hps/model_import.h"
 #include "hps/publish.h"
 #include "hps/transfer.h"
 #include "hps/types.h"
@@ -30,6 +31,10 @@ struct ImportArguments {
   StoreArguments store;
   ImportRequest request;
   bool whole_model = false;
+  std::vector<TableSource> tables;  // of the model, instead of request.from
+  // One for each of `tables`; otherwise the first one is that of the request.
+  std::vector<uint64_t> dims;
+  std::vector<double> default_values;
 };
 
 struct LookupArguments {

@@ -60,6 +60,32 @@ TEST(ArgumentsTest, ImportOfAModel) {
   EXPECT_EQ(arguments.request.import_id, "v1.2_a-B");
 }
 
+TEST(ArgumentsTest, ImportOfTheTablesOfAModel) {
+  const auto line = Parse({"import", "--store", "s", "--model", "m", "--table-from", "user=a=b",
+                           "--table-from", "item=/c,d", "--dim", "4,16", "--default", "-0.5,1"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  const auto& arguments = std::get<ImportArguments>(line->command);
+  ASSERT_EQ(arguments.tables.size(), 2U);
+  EXPECT_EQ(arguments.tables[0].name, "user");
+  EXPECT_EQ(arguments.tables[0].from, "a=b");
+  EXPECT_EQ(arguments.tables[1].name, "item");
+  EXPECT_EQ(arguments.tables[1].from, "/c,d");
+  EXPECT_EQ(arguments.dims, (std::vector<uint64_t>{4, 16}));
+  EXPECT_EQ(arguments.default_values, (std::vector<double>{-0.5, 1}));
+  const std::vector<const char*> model = {"import", "--store", "s", "--model", "m"};
+  const auto expect_usage_error = [&](std::vector<const char*> more, const std::string& part) {
+    more.insert(more.begin(), model.begin(), model.end());
+    ExpectUsageError(more, part);
+  };
+  expect_usage_error({}, "--from PATH, or --table-from NAME=PATH");
+  for (const char* wrong : {"user", "user=", "=path", "a/b=path"})
+    expect_usage_error({"--table-from", wrong}, "is not a table's name and path, NAME=PATH");
+  expect_usage_error({"--table-from", "user=a", "--from", "p"}, "--from");
+  expect_usage_error({"--table-from", "user=a", "--dim", "4,4"}, "found 2 for 1");
+  expect_usage_error({"--from", "p", "--default", "1,2"}, "found 2 for 0");
+  expect_usage_error({"--from", "p", "--default", "1,"}, "'' is not a number");
+}
+
 TEST(ArgumentsTest, KeysMayBeNegative) {
   const auto line = Parse({"lookup", "--store", "s", "--table", "m/t", "--keys", "-1,2,-3"});
   ASSERT_TRUE(line.ok()) << line.status();

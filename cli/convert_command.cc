@@ -1,9 +1,11 @@
 // hps convert-config: HugeCTR's ps.json as a configuration of hps.
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "bench/report_file.h"
 #include "cli/commands.h"
 #include "cli/read_file.h"
@@ -11,6 +13,12 @@
 
 namespace hps::cli {
 namespace {
+
+void WriteList(std::string_view name, const std::vector<std::string>& texts, JsonWriter& json) {
+  json.Name(name).BeginArray();
+  for (const std::string& text : texts) json.Value(std::string_view(text));
+  json.EndArray();
+}
 
 void Print(const ConvertConfigArguments& arguments, const ConvertedConfig& converted,
            Output& output) {
@@ -21,18 +29,18 @@ void Print(const ConvertConfigArguments& arguments, const ConvertedConfig& conve
     } else {
       json.Member("out", std::string_view(arguments.out));
     }
-    json.Name("warnings").BeginArray();
-    for (const std::string& warning : converted.warnings) json.Value(std::string_view(warning));
-    json.EndArray();
-    return;
+    WriteList("imports", converted.imports, json);
+    WriteList("converted", converted.converted, json);
+    WriteList("warnings", converted.warnings, json);
+    return WriteList("not_needed", converted.not_needed, json);
   }
+  output.Warn("converted: " + absl::StrJoin(converted.converted, ", "));
+  if (!converted.not_needed.empty())
+    output.Warn("not needed: " + absl::StrJoin(converted.not_needed, ", "));
   for (const std::string& warning : converted.warnings) output.Warn("warning: " + warning);
-  if (arguments.out.empty()) {
-    output.Write(converted.toml);
-  } else {
-    output.Line(absl::StrCat(arguments.out, ": written, ", converted.warnings.size(),
-                             " warnings; it has the commands that import the tables"));
-  }
+  if (arguments.out.empty()) return output.Write(converted.toml);
+  output.Warn(arguments.out + ": written; run the import commands, then `hps serve --config`");
+  for (const std::string& import : converted.imports) output.Line(import);
 }
 
 }  // namespace
@@ -40,7 +48,7 @@ void Print(const ConvertConfigArguments& arguments, const ConvertedConfig& conve
 absl::Status RunConvertConfig(const ConvertConfigArguments& arguments, Output& output) {
   const absl::StatusOr<std::string> text = ReadFile(arguments.file, kHugeCtrConfigBytesMax);
   if (!text.ok()) return text.status();
-  const absl::StatusOr<ConvertedConfig> converted = ConvertHugeCtrConfig(*text);
+  const absl::StatusOr<ConvertedConfig> converted = ConvertHugeCtrConfig(*text, arguments.out);
   if (!converted.ok()) {
     return absl::Status(converted.status().code(),
                         absl::StrCat(arguments.file, ": ", converted.status().message()));

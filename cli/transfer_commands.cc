@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
+#include "hps/model_import.h"
 #include "hps/store.h"
 #include "import/generate.h"
 
@@ -62,7 +63,12 @@ absl::Status RunImport(const ImportArguments& arguments, const Config& config, O
   ProgressMeter meter("import " + arguments.request.name);
   ImportRequest request = arguments.request;
   request.progress = meter.function();
-  const absl::StatusOr<ImportReport> report = ImportTables(config, request);
+  std::vector<TableSource> tables = arguments.tables;
+  for (size_t i = 0; i < tables.size(); ++i) {
+    if (arguments.dims.size() > 1) tables[i].dim = static_cast<uint32_t>(arguments.dims[i]);
+    if (arguments.default_values.size() > 1) tables[i].default_value = arguments.default_values[i];
+  }
+  const absl::StatusOr<ImportReport> report = ImportModel(config, request, tables);
   meter.Clear();
   if (!report.ok()) return report.status();
   if (output.is_json()) {

@@ -18,15 +18,24 @@ std::string Quoted(const std::string& text) {
 
 // Whether all of the text is one number of this type.
 template <typename Number>
-std::errc Read(const char* first, const char* last, Number& number) {
-  const auto result = std::from_chars(first, last, number);
+std::errc Read(const std::string& text, Number& number) {
+  const char* const last = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), last, number);
   if (result.ec == std::errc() && result.ptr != last) return std::errc::invalid_argument;
   return result.ec;
 }
 
-template <typename Number>
-std::errc Read(const std::string& text, Number& number) {
-  return Read(text.data(), text.data() + text.size(), number);
+absl::StatusOr<Key> ParseKey(const std::string& text) {
+  Key key = 0;
+  std::errc error = Read(text, key);
+  if (error == std::errc::result_out_of_range) {
+    uint64_t bits = 0;
+    error = Read(text, bits);
+    key = static_cast<Key>(bits);
+  }
+  if (error == std::errc()) return key;
+  return absl::InvalidArgumentError(Quoted(text) +
+                                    " is not a key: a whole number from -2^63 to 2^64 - 1");
 }
 
 }  // namespace
@@ -55,28 +64,15 @@ absl::StatusOr<int> ParseDevice(const std::string& text) {
 }
 
 absl::StatusOr<std::vector<Key>> ParseKeys(const std::string& text) {
-  std::vector<Key> keys;
-  if (text.empty()) return keys;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t comma = std::min(text.find(',', begin), text.size());
-    const char* first = text.data() + begin;
-    const char* last = text.data() + comma;
-    Key key = 0;
-    std::errc error = Read(first, last, key);
-    if (error == std::errc::result_out_of_range) {
-      uint64_t bits = 0;
-      error = Read(first, last, bits);
-      key = static_cast<Key>(bits);
-    }
-    if (error != std::errc()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(Quoted(text.substr(begin, comma - begin)),
-                       " is not a key: a whole number from -2^63 to 2^64 - 1"));
-    }
-    keys.push_back(key);
-    begin = comma + 1;
-  }
-  return keys;
+  if (text.empty()) return std::vector<Key>();
+  return ParseList(text, ParseKey);
+}
+
+absl::StatusOr<TableSource> ParseTableSource(const std::string& text) {
+  const size_t sign = std::min(text.find('='), text.size());
+  TableSource table = {.name = text.substr(0, sign), .from = text.substr(sign).erase(0, 1)};
+  if (!table.from.empty() && ValidateTableName("m/" + table.name).ok()) return table;
+  return absl::InvalidArgumentError(Quoted(text) + " is not a table's name and path, NAME=PATH");
 }
 
 absl::Status CheckModelName(const std::string& text) {

@@ -10,6 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_split.h"
+#include "hps/model_import.h"
 #include "hps/types.h"
 
 namespace hps::cli {
@@ -23,8 +25,24 @@ absl::StatusOr<double> ParseNumber(const std::string& text);
 // -1, or the number of a device.
 absl::StatusOr<int> ParseDevice(const std::string& text);
 
+// Values that are separated by commas; `parse` reads one.
+template <typename Parse>
+auto ParseList(const std::string& text, Parse parse) {
+  using Value = typename decltype(parse(text))::value_type;
+  absl::StatusOr<std::vector<Value>> values = std::vector<Value>();
+  for (const std::string& part : std::vector<std::string>(absl::StrSplit(text, ','))) {
+    const absl::StatusOr<Value> value = parse(part);
+    if (!value.ok()) return absl::StatusOr<std::vector<Value>>(value.status());
+    values->push_back(*value);
+  }
+  return values;
+}
+
 // Signed decimals, and decimals above 2^63 - 1 bit for bit, separated by commas.
 absl::StatusOr<std::vector<Key>> ParseKeys(const std::string& text);
+
+// NAME=PATH: a table of a model.
+absl::StatusOr<TableSource> ParseTableSource(const std::string& text);
 
 // A model's name alone, without a table's.
 absl::Status CheckModelName(const std::string& text);

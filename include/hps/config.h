@@ -127,7 +127,7 @@ struct Config {
 // Reads a TOML file. Relative paths in it are relative to the file.
 // Errors: NOT_FOUND, PERMISSION_DENIED for the file. INVALID_ARGUMENT, with line and column, for
 // invalid TOML, an unknown setting (with the nearest known name), a wrong type or a value out of
-// range. UNIMPLEMENTED for a setting that is reserved for a later version or needs a GPU build.
+// range. UNIMPLEMENTED for a setting that this build has no support for (Redis).
 absl::StatusOr<Config> LoadConfig(const std::string& path);
 
 // The checks of LoadConfig, for a configuration made in code. Errors: INVALID_ARGUMENT.

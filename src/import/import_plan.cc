@@ -199,13 +199,8 @@ bool NaturallyLess(std::string_view a, std::string_view b) {
   return a < b;
 }
 
-struct NamedPath {
-  std::string name;
-  std::string path;
-};
-
-absl::StatusOr<std::vector<NamedPath>> ListFiles(const std::string& directory) {
-  std::vector<NamedPath> tables;
+absl::StatusOr<std::vector<TableSource>> ListFiles(const std::string& directory) {
+  std::vector<TableSource> tables;
   std::error_code error;
   std::filesystem::directory_iterator entries(directory, error);
   for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
@@ -237,39 +232,43 @@ absl::StatusOr<std::vector<NamedPath>> ListFiles(const std::string& directory) {
     return absl::InvalidArgumentError(absl::StrCat(
         directory, ": expected a sub-folder, a .safetensors or a .bin file per table, found none"));
   }
-  std::sort(tables.begin(), tables.end(),
-            [](const NamedPath& a, const NamedPath& b) { return NaturallyLess(a.name, b.name); });
-  const auto twice =
-      std::adjacent_find(tables.begin(), tables.end(),
-                         [](const NamedPath& a, const NamedPath& b) { return a.name == b.name; });
+  std::sort(tables.begin(), tables.end(), [](const TableSource& a, const TableSource& b) {
+    return NaturallyLess(a.name, b.name);
+  });
+  const auto twice = std::adjacent_find(
+      tables.begin(), tables.end(),
+      [](const TableSource& a, const TableSource& b) { return a.name == b.name; });
   if (twice == tables.end()) return tables;
   return absl::InvalidArgumentError(absl::StrCat(directory, ": table '", twice->name,
-                                                 "' occurs twice, as ", twice->path, " and ",
-                                                 std::next(twice)->path));
+                                                 "' occurs twice, as ", twice->from, " and ",
+                                                 std::next(twice)->from));
 }
 
-// The tables of a model's directory with these names, in their order.
-absl::StatusOr<std::vector<NamedPath>> SelectFiles(const std::string& directory,
-                                                   std::span<const std::string> names) {
-  HPS_ASSIGN_OR_RETURN(const std::vector<NamedPath> files, ListFiles(directory));
-  std::vector<NamedPath> tables;
-  for (const std::string& name : names) {
-    const auto found = std::find_if(files.begin(), files.end(),
-                                    [&](const NamedPath& file) { return file.name == name; });
-    if (found == files.end()) {
-      return absl::NotFoundError(absl::StrCat(directory, ": model.toml names the table '", name,
+// Searches the tables that have no path in the model's directory.
+absl::StatusOr<std::vector<TableSource>> FindFiles(const std::string& directory,
+                                                   std::span<const TableSource> tables) {
+  std::vector<TableSource> found(tables.begin(), tables.end());
+  if (std::none_of(found.begin(), found.end(), [](const auto& one) { return one.from.empty(); }))
+    return found;
+  HPS_ASSIGN_OR_RETURN(const std::vector<TableSource> files, ListFiles(directory));
+  for (TableSource& table : found) {
+    const auto file = std::find_if(files.begin(), files.end(),
+                                   [&](const TableSource& one) { return one.name == table.name; });
+    if (file == files.end()) {
+      return absl::NotFoundError(absl::StrCat(directory, ": model.toml names the table '",
+                                              table.name,
                                               "', which has no sub-folder and no file"));
     }
-    tables.push_back(*found);
+    table.from = file->from;
   }
-  return tables;
+  return found;
 }
 
 // Lists the tables of the model in a database of HugeCTR.
-absl::StatusOr<std::vector<NamedPath>> ListStoredTables(
+absl::StatusOr<std::vector<TableSource>> ListStoredTables(
     const ImportRequest& request, const std::shared_ptr<ForeignStore>& store) {
   const std::string prefix = request.name + "/";
-  std::vector<NamedPath> tables;
+  std::vector<TableSource> tables;
   for (const std::string& table : store->tables()) {
     if (table.starts_with(prefix)) tables.push_back({table.substr(prefix.size()), request.from});
   }
@@ -277,8 +276,9 @@ absl::StatusOr<std::vector<NamedPath>> ListStoredTables(
     return absl::NotFoundError(absl::StrCat(request.from, ": no table of model '", request.name,
                                             "'; it has: ", absl::StrJoin(store->tables(), ", ")));
   }
-  std::sort(tables.begin(), tables.end(),
-            [](const NamedPath& a, const NamedPath& b) { return NaturallyLess(a.name, b.name); });
+  std::sort(tables.begin(), tables.end(), [](const TableSource& a, const TableSource& b) {
+    return NaturallyLess(a.name, b.name);
+  });
   return tables;
 }
 
@@ -345,7 +345,7 @@ std::string ImportPlan::model() const { return ModelOf(tables.front().spec.name)
 
 absl::StatusOr<ImportPlan> PlanImport(const ImportRequest& request,
                                       const ForeignStoreOpener& opener,
-                                      std::span<const std::string> tables) {
+                                      std::span<const TableSource> tables) {
   ImportPlan plan{.tables = {}, .begin = Now()};
   if (request.memory.has_value()) {
     HPS_ASSIGN_OR_RETURN(ImportSource source,
@@ -362,18 +362,21 @@ absl::StatusOr<ImportPlan> PlanImport(const ImportRequest& request,
   }
   // Checks the model's name, with a placeholder for the table, before any file is opened.
   HPS_RETURN_IF_ERROR(ValidateTableName(request.name + "/t"));
-  HPS_ASSIGN_OR_RETURN(const std::vector<NamedPath> paths,
+  HPS_ASSIGN_OR_RETURN(const std::vector<TableSource> sources,
                        store != nullptr ? ListStoredTables(request, store)
                        : tables.empty() ? ListFiles(request.from)
-                                        : SelectFiles(request.from, tables));
-  for (const NamedPath& table : paths) {
+                                        : FindFiles(request.from, tables));
+  for (const TableSource& table : sources) {
     const std::string name = absl::StrCat(request.name, "/", table.name);
     if (const absl::Status status = ValidateTableName(name); !status.ok()) {
       return absl::InvalidArgumentError(absl::StrCat(
-          table.path, ": ", status.message(),
+          table.from, ": ", status.message(),
           "; rename it, take it out of the directory, or import it alone as MODEL/TABLE"));
     }
-    HPS_ASSIGN_OR_RETURN(ImportSource source, OpenSource(request, name, table.path, store));
+    ImportRequest one = request;
+    if (table.dim.has_value()) one.dim = table.dim;
+    one.default_value = table.default_value.value_or(request.default_value);
+    HPS_ASSIGN_OR_RETURN(ImportSource source, OpenSource(one, name, table.from, store));
     plan.tables.push_back(std::move(source));
   }
   return plan;

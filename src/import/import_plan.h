@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "hps/model_import.h"
 #include "hps/model_network.h"
 #include "hps/table_spec.h"
 #include "hps/transfer.h"
@@ -44,11 +45,12 @@ struct ImportPlan {
   std::string model() const;  // of the tables. REQUIRES: there is one
 };
 
-// `opener` opens a database of HugeCTR; without one it is refused. `tables`: those of the model's
-// directory that are imported, in declared order; empty: all. Errors, with file, expected and
-// found: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS; those of `opener`.
+// `opener` opens a database of HugeCTR; without one it is refused. `tables`: those of the model
+// that are imported, in declared order, each name once; one without a path is searched in the
+// model's directory; empty: all of the directory. Errors, with file, expected and found:
+// INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS; those of `opener`.
 absl::StatusOr<ImportPlan> PlanImport(const ImportRequest& request,
                                       const ForeignStoreOpener& opener = {},
-                                      std::span<const std::string> tables = {});
+                                      std::span<const TableSource> tables = {});
 
 }  // namespace hps

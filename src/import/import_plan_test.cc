@@ -261,6 +261,28 @@ TEST_F(ImportPlanTest, AModelOfHugectrNeedsNoConversion) {
   ExpectError(request, kInvalid, directory_.Path("wdl/v1.2.model") + ": table name 'wdl/v1.2'");
 }
 
+TEST_F(ImportPlanTest, AModelOfGivenTables) {
+  WriteHugectr("x/wdl1.model", 2, 4);
+  WriteHugectr("y", 3, 2);
+  ImportRequest request = Request("unread");
+  request.name = "m";
+  request.default_value = 1;
+  std::vector<TableSource> tables = {{.name = "second", .from = directory_.Path("y"), .dim = 2},
+                                     {.name = "first", .from = directory_.Path("x/wdl1.model")}};
+  tables[1].default_value = 0.5;
+  const auto plan = PlanImport(request, {}, tables);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->tables.size(), 2U);
+  EXPECT_EQ(plan->specs()[0].name, "m/second");
+  EXPECT_EQ(AsText(plan->specs()[0].default_row), BytesOf<float>({1, 1}));
+  EXPECT_EQ(plan->specs()[1].name, "m/first");
+  EXPECT_EQ(AsText(plan->specs()[1].default_row), BytesOf<float>({0.5, 0.5, 0.5, 0.5}));
+  tables[1].dim = 8;
+  const absl::Status refused = PlanImport(request, {}, tables).status();
+  EXPECT_EQ(refused.code(), kInvalid);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("expected 2 rows of dim 8 = 64 bytes"));
+}
+
 TEST_F(ImportPlanTest, AModelFailsAsAWhole) {
   WriteHugectr("model/good", 1, 2);
   directory_.Write("model/bad/key", "1234567");

@@ -1,44 +1,38 @@
 #include "import/model_toml.h"
 
-#include <cstdio>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 
 namespace hps {
-namespace {
 
-// A basic string of TOML.
-std::string Quoted(const std::string& text) {
+std::string QuoteToml(const std::string& text) {
   std::string quoted = "\"";
-  for (const char character : text) {
-    const auto byte = static_cast<unsigned char>(character);
-    if (character == '"' || character == '\\') {
-      quoted += '\\';
-      quoted += character;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      quoted += {'\\', c};
     } else if (byte < 0x20 || byte == 0x7f) {
-      char escape[8];
-      std::snprintf(escape, sizeof(escape), "\\u%04X", byte);
-      quoted += escape;
+      constexpr std::string_view kDigits = "0123456789ABCDEF";
+      quoted += {'\\', 'u', '0', '0', kDigits[byte >> 4], kDigits[byte & 15]};
     } else {
-      quoted += character;
+      quoted += c;
     }
   }
   return quoted + "\"";
 }
 
-}  // namespace
-
 std::string ModelToml(const ModelDescription& model) {
-  std::string text = absl::StrCat("name = ", Quoted(model.name), "\ntables = [");
+  std::string text = absl::StrCat("name = ", QuoteToml(model.name), "\ntables = [");
   for (size_t i = 0; i < model.tables.size(); ++i)
-    absl::StrAppend(&text, i == 0 ? "" : ", ", Quoted(model.tables[i]));
+    absl::StrAppend(&text, i == 0 ? "" : ", ", QuoteToml(model.tables[i]));
   text += "]\n";
   if (!model.has_network) return text;
-  absl::StrAppend(&text, "[network]\nfile = ", Quoted(kNetworkFile), "\n");
+  absl::StrAppend(&text, "[network]\nfile = ", QuoteToml(kNetworkFile), "\n");
   for (const NetworkInput& input : model.inputs) {
-    absl::StrAppend(&text, "[[network.input]]\nname = ", Quoted(input.name), "\n");
+    absl::StrAppend(&text, "[[network.input]]\nname = ", QuoteToml(input.name), "\n");
     if (input.table.empty()) continue;
-    absl::StrAppend(&text, "table = ", Quoted(input.table), "\npooling = \"",
+    absl::StrAppend(&text, "table = ", QuoteToml(input.table), "\npooling = \"",
                     PoolingName(input.pooling), "\"\n");
   }
   return text;

@@ -21,4 +21,7 @@ struct ModelDescription {
 
 std::string ModelToml(const ModelDescription& model);
 
+// A basic string of TOML.
+std::string QuoteToml(const std::string& text);
+
 }  // namespace hps

@@ -315,8 +315,8 @@ absl::StatusOr<Config> LoadConfig(const std::string& path) {
       begin != std::string::npos && text[begin] == '{') {
     return absl::InvalidArgumentError(absl::StrCat(
         path,
-        ": expected TOML, found JSON; docs/from_hugectr.md lists the equivalent of each setting "
-        "of a ps.json"));
+        ": expected TOML, found JSON; `hps convert-config` makes an hps.toml of a ps.json of "
+        "HugeCTR"));
   }
   if (const std::optional<TextPlace> deep = FindDeepKey(text, kConfigKeyPartsMax)) {
     const toml::source_position begin = {.line = deep->line, .column = deep->column};

@@ -14,7 +14,6 @@
 #include "model/config_check.h"
 #include "model/config_keys.h"
 #include "model/config_settings.h"
-#include "tier/device_cache_factory.h"
 #include "tier/redis_tier.h"
 
 namespace hps {
@@ -307,11 +306,11 @@ TEST_F(ConfigTest, AKeyOfTooManyPartsIsRefused) {
   }
 }
 
-// A setting that cannot have its effect must not be ignored silently.
-TEST_F(ConfigTest, WhatThisBuildLacksIsSaid) {
-  const auto unimplemented = absl::StatusCode::kUnimplemented;
-  if (!BuiltInDeviceCacheFactory().Support().ok())
-    ExpectError("[l1]\ndevices = [0]\n", unimplemented, "2:11", {"device 0", "GPUs"});
+// Store::Open says whether they are there: commands that need no GPU take the same file.
+TEST_F(ConfigTest, DevicesNeedNotBeThere) {
+  const auto config = Load("[l1]\ndevices = [0, 1023]\n");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->l1.devices, (std::vector<int>{0, 1023}));
   EXPECT_TRUE(Load("[l1]\ndevices = \"auto\"\n").ok());
 }
 
@@ -469,7 +468,8 @@ TEST_F(ConfigTest, TheFileItself) {
   EXPECT_TRUE(Load(std::string(kConfigBytesMax, '\n')).ok());
   const absl::Status json = Load("\n {\"models\": []}").status();
   EXPECT_EQ(json.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(json.message()), HasSubstr(path_ + ": expected TOML, found JSON"));
+  EXPECT_THAT(std::string(json.message()),
+              HasSubstr(path_ + ": expected TOML, found JSON; `hps convert-config`"));
 }
 
 TEST_F(ConfigTest, ValuesSetInCodeAreCheckedToo) {

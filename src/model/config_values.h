@@ -15,15 +15,13 @@
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "hps/config.h"
+#include "import/model_toml.h"
 #include "model/config_settings.h"
 
 namespace hps {
 
 // INVALID_ARGUMENT: "expected <what>, found <value's kind>".
 absl::Status WrongType(const char* what, const ConfigValue& value);
-
-// A TOML string with quotes and escapes.
-std::string QuoteToml(const std::string& text);
 
 struct BooleanCodec {
   std::string type() const { return "boolean"; }

@@ -75,7 +75,8 @@ absl::Status DeviceLevel::Open(const DeviceCacheFactory& factory) {
     if (devices.size() > kCachesMax) devices.resize(kCachesMax);
   }
   device_count_ = devices.size();
-  HPS_RETURN_IF_ERROR(MakeCaches(factory, devices));
+  if (const absl::Status made = MakeCaches(factory, devices); !made.ok())
+    return absl::Status(made.code(), absl::StrCat("l1.devices: ", made.message()));
   NoteBytesLeft(factory);
   for (const auto& cache : caches_) {
     healths_.push_back(std::make_unique<DeviceHealth>(cache->device(), [this] { PostAttach(); }));

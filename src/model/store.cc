@@ -13,6 +13,7 @@
 #include "base/limits.h"
 #include "base/macros.h"
 #include "base/public_message.h"
+#include "hps/model_import.h"
 #include "import/export.h"
 #include "import/import.h"
 #include "import/import_plan.h"
@@ -47,16 +48,19 @@ ImportOptions OptionsOf(const Config& config, const ImportRequest& request) {
           .import_id = request.import_id};
 }
 
-// The plan of an import. A model's directory may have a model.toml.
-absl::StatusOr<ImportPlan> PlanFiles(const Config& config, const ImportRequest& request) {
+// The plan of an import. A model's directory may have a model.toml, unless the tables are given.
+absl::StatusOr<ImportPlan> PlanFiles(const Config& config, const ImportRequest& request,
+                                     std::span<const TableSource> tables = {}) {
   const auto opener = [&config](const ImportRequest& from) {
     return OpenForeignStore(config, from);
   };
   const bool is_model = request.name.find('/') == std::string::npos && !request.memory.has_value();
-  if (!is_model) return PlanImport(request, opener);
+  if (!is_model || !tables.empty()) return PlanImport(request, opener, tables);
   HPS_ASSIGN_OR_RETURN(std::optional<ModelFiles> files, ReadModelFiles(request.from));
   if (!files.has_value()) return PlanImport(request, opener);
-  HPS_ASSIGN_OR_RETURN(ImportPlan plan, PlanImport(request, opener, files->tables));
+  std::vector<TableSource> named;
+  for (const std::string& name : files->tables) named.push_back({.name = name, .from = ""});
+  HPS_ASSIGN_OR_RETURN(ImportPlan plan, PlanImport(request, opener, named));
   if (!files->network.has_value()) return plan;
   absl::Status taken = SignatureOf(*files->network, plan.specs()).status();
   if (taken.ok()) taken = CheckNetworkApart(*files->network);
@@ -425,8 +429,13 @@ absl::StatusOr<bool> ServerHasStore(const Config& config) {
 }
 
 absl::StatusOr<ImportReport> ImportTables(const Config& config, const ImportRequest& request) {
+  return ImportModel(config, request, {});
+}
+
+absl::StatusOr<ImportReport> ImportModel(const Config& config, const ImportRequest& request,
+                                         std::span<const TableSource> tables) {
   HPS_RETURN_IF_ERROR(ValidateConfig(config));
-  HPS_ASSIGN_OR_RETURN(const ImportPlan plan, PlanFiles(config, request));
+  HPS_ASSIGN_OR_RETURN(const ImportPlan plan, PlanFiles(config, request, tables));
   HPS_RETURN_IF_ERROR(CheckKeptNetwork(config, plan));
   const auto import = StageDurableImport(config.store, plan.specs());
   if (!import.ok()) return WithSourceFiles(import.status(), plan);
