@@ -51,7 +51,7 @@ class Idle:
         self.ask()
 
     def ask(self) -> None:
-        self.connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        self.connection.sendall(b"HEAD /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert receive_head(self.connection).startswith(b"HTTP/1.1 200 ")
 
 
