@@ -90,20 +90,6 @@ void Explain(const BeastError& failure, HttpError* error) {
             .allow = {}};
 }
 
-bool IsMethod(std::string_view text) {
-  constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
-  return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
-           kMarks.find(c) != std::string_view::npos;
-  });
-}
-
-bool IsTarget(std::string_view text) {
-  return !text.empty() && std::none_of(text.begin(), text.end(), [](char c) {
-    return static_cast<unsigned char>(c) <= ' ' || c == '\x7f';
-  });
-}
-
 bool IsVersion(std::string_view text) {
   const auto is_digit = [&](size_t at) {
     return absl::ascii_isdigit(static_cast<unsigned char>(text[at]));
@@ -146,6 +132,10 @@ std::optional<size_t> DecodePath(std::span<char> path) {
 
 // False: `error` says why.
 bool ReadTarget(std::span<char> target, RequestHead* head, HttpError* error) {
+  if (target.size() > kTargetBytesMax) {
+    SetTargetTooLong(error);
+    return false;
+  }
   const std::string_view text(target.data(), target.size());
   size_t path_begin = 0;
   for (const std::string_view scheme : {"http://", "https://"}) {
@@ -167,32 +157,6 @@ bool ReadTarget(std::span<char> target, RequestHead* head, HttpError* error) {
   head->path = path_begin > 0 && *length == 0 ? "/" : text.substr(path_begin, *length);
   head->query = text.substr(std::min(path_end + 1, text.size()));
   return true;
-}
-
-// METHOD TARGET VERSION (RFC 9112 3). False: `error` says why.
-bool ReadRequestLine(std::span<char> line, RequestHead* head, HttpError* error) {
-  const std::string_view text(line.data(), line.size());
-  const size_t method_end = std::min(text.find(' '), text.size());
-  const size_t target_begin = std::min(method_end + 1, text.size());
-  const size_t target_end = std::max(std::min(text.rfind(' '), text.size()), target_begin);
-  const std::string_view version = text.substr(std::min(target_end + 1, text.size()));
-  const std::span<char> target = line.subspan(target_begin, target_end - target_begin);
-  if (!IsMethod(text.substr(0, method_end)) || !IsVersion(version) ||
-      !IsTarget({target.data(), target.size()})) {
-    SetError(error, 400, "the request line is not METHOD TARGET HTTP/1.1");
-    return false;
-  }
-  if (version[5] != '1') {
-    SetError(error, 505, "the server speaks HTTP/1.1 and HTTP/1.0");
-    return false;
-  }
-  if (target.size() > kTargetBytesMax) {
-    SetTargetTooLong(error);
-    return false;
-  }
-  head->method = MethodOf(text.substr(0, method_end));
-  head->is_1_0 = version[7] == '0';
-  return ReadTarget(target, head, error);
 }
 
 }  // namespace
@@ -271,6 +235,7 @@ class RequestParser::Impl final : public http::basic_parser<true> {
     body_limit(boost::none);
   }
 
+  std::span<char> text;  // of the head
   RequestHead* head = nullptr;
   HttpError* error = nullptr;
   bool refused = false;  // by a callback, which has explained why in `error`
@@ -287,9 +252,15 @@ class RequestParser::Impl final : public http::basic_parser<true> {
     failure = http::error::bad_value;
   }
 
-  // ReadRequestLine has read it.
-  void on_request_impl(http::verb, boost::beast::string_view, boost::beast::string_view, int,
-                       BeastError&) override {}
+  void on_request_impl(http::verb, boost::beast::string_view method,
+                       boost::beast::string_view target, int version,
+                       BeastError& failure) override {
+    head->method = MethodOf(View(method));
+    head->is_1_0 = version == 10;
+    const auto target_begin = static_cast<size_t>(target.data() - text.data());
+    refused = !ReadTarget(text.subspan(target_begin, target.size()), head, error);
+    if (refused) failure = http::error::bad_value;
+  }
 
   void on_response_impl(int, boost::beast::string_view, int, BeastError&) override {}
 
@@ -412,14 +383,18 @@ bool RequestParser::ParseHead(std::span<char> text, RequestHead* head, HttpError
   *head = RequestHead();
   impl_->head = head;
   impl_->error = error;
-  const size_t line_bytes = std::string_view(text.data(), text.size()).find("\r\n");
-  if (!ReadRequestLine(text.first(line_bytes), head, error)) return false;
-  // Beast takes only HTTP/1.1 and 1.0. It gets a line of its own, for the version, then the fields.
-  const std::string_view line = head->is_1_0 ? "GET / HTTP/1.0\r\n" : "GET / HTTP/1.1\r\n";
-  const std::span<char> fields = text.subspan(line_bytes + 2);
+  impl_->text = text;
+  const std::string_view all(text.data(), text.size());
+  const std::string_view line = all.substr(0, all.find("\r\n"));
+  const std::string_view version = line.substr(line.rfind(' ') + 1);
+  if (IsVersion(version) && version[5] != '1') {
+    SetError(error, 505, "the server speaks HTTP/1.1 and HTTP/1.0");
+    return false;
+  }
+  // A higher minor version is read as the highest one that is known (RFC 9110 2.5).
+  if (IsVersion(version) && version[7] > '1') text[line.size() - 1] = '1';
   BeastError failure;
-  impl_->put(boost::asio::const_buffer(line.data(), line.size()), failure);
-  impl_->put(boost::asio::const_buffer(fields.data(), fields.size()), failure);
+  impl_->put(boost::asio::const_buffer(text.data(), text.size()), failure);
   if (!failure) return true;
   if (!impl_->refused) Explain(failure, error);
   return false;

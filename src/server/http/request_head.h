@@ -1,9 +1,8 @@
 // The head of an HTTP/1.x request, as far as the server reads it, and the framing of its body.
 //
-// Boost.Beast's parser reads the fields and the chunks, on contiguous memory and without
-// allocating; here are the request line, and the stricter rules of a server that may stand behind a
-// proxy: what two parsers could understand differently (request smuggling) is refused, not
-// repaired.
+// Boost.Beast's parser does the parsing, on contiguous memory and without allocating; here are the
+// stricter rules of a server that may stand behind a proxy: what two parsers could understand
+// differently (request smuggling) is refused, not repaired.
 //
 // Not thread-safe.
 #pragma once
@@ -73,7 +72,8 @@ class RequestParser {
   RequestParser();
   ~RequestParser();
 
-  // `text` is a whole head, whose path is decoded in place. Errors (false): 400, 414, 501, 505.
+  // `text` is a whole head; it is changed, as the path is decoded in place. Errors (false): 400,
+  // 414, 501, 505.
   bool ParseHead(std::span<char> text, RequestHead* head, HttpError* error);
 
   // The next piece of a chunked body.
