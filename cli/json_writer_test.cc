@@ -16,12 +16,12 @@ namespace {
 
 // What `write` puts into a JsonWriter.
 template <typename Write>
-std::string Written(Write write) {
+std::string Written(Write write, NonFinite non_finite = NonFinite::kNull) {
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
   const std::unique_ptr<std::FILE, Close> file(std::tmpfile());
-  JsonWriter writer(file.get());
+  JsonWriter writer(file.get(), non_finite);
   write(writer);
   EXPECT_TRUE(writer.Flush());
   std::string text(static_cast<size_t>(std::ftell(file.get())), '\0');
@@ -39,13 +39,15 @@ TEST(JsonWriterTest, NestsAndSeparates) {
             R"({"a":-1,"b":[true,{},[],"x"],"c":18446744073709551615})");
 }
 
-TEST(JsonWriterTest, WritesWhatIsNoNumberBare) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(Written([](JsonWriter& json) {
-              json.BeginArray().Value(std::numeric_limits<float>::quiet_NaN()).Value(kInfinity);
-              json.Value(-kInfinity).EndArray();
-            }),
-            "[NaN,Infinity,-Infinity]");
+// JSON has no such numbers: JavaScript and Go refuse a text with the bare words.
+TEST(JsonWriterTest, WritesWhatIsNoNumberAsNullOrText) {
+  const auto write = [](JsonWriter& json) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    json.BeginArray().Value(std::numeric_limits<float>::quiet_NaN()).Value(kInfinity);
+    json.Value(-kInfinity).EndArray();
+  };
+  EXPECT_EQ(Written(write), "[null,null,null]");
+  EXPECT_EQ(Written(write, NonFinite::kText), R"(["NaN","Infinity","-Infinity"])");
 }
 
 // Catches: "-0", which a reader may take for an integer and lose its sign.

@@ -17,7 +17,7 @@ std::string WithPrefix(double value, double step, const std::array<const char*, 
 
 }  // namespace
 
-Output::Output(bool json) : json_(json), writer_(stdout) {
+Output::Output(bool json) : json_(json), writer_(stdout, NonFinite::kText) {
   if (json_) writer_.BeginObject();
 }
 

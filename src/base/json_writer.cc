@@ -12,13 +12,14 @@ namespace {
 
 constexpr size_t kStreamBufferBytes = 64 << 10;
 
+std::string_view NonFiniteName(double value) {
+  return std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
+}
+
+// REQUIRES: finite.
 template <typename T>
 void AppendNumber(T value, std::string* out) {
   if constexpr (std::floating_point<T>) {
-    if (!std::isfinite(value)) {
-      out->append(std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity");
-      return;
-    }
     // Python, for one, reads "-0" as an integer, which has no sign.
     if (value == 0 && std::signbit(value)) {
       out->append("-0.0");
@@ -33,6 +34,7 @@ void AppendNumber(T value, std::string* out) {
 }  // namespace
 
 std::string FormatFloat(float value) {
+  if (!std::isfinite(value)) return std::string(NonFiniteName(value));
   std::string text;
   AppendNumber(value, &text);
   return text;
@@ -77,7 +79,15 @@ JsonWriter& JsonWriter::WriteBool(bool value) {
 template <typename T>
 JsonWriter& JsonWriter::WriteNumber(T value) {
   BeginValue();
-  AppendNumber(value, out_);
+  bool is_finite = true;
+  if constexpr (std::floating_point<T>) is_finite = std::isfinite(value);
+  if (is_finite) {
+    AppendNumber(value, out_);
+  } else if (non_finite_ == NonFinite::kNull) {
+    out_->append("null");
+  } else {
+    AppendJsonString(NonFiniteName(static_cast<double>(value)), out_);
+  }
   return EndValue();
 }
 

@@ -2,9 +2,9 @@
 // it in memory.
 //
 // The writer adds the commas and quotes strings; the caller nests its calls properly. Floating
-// point numbers are the shortest text that reads back as the same value. NaN and the infinities are
-// written bare (NaN, Infinity, -Infinity), as Python's json module does it. Strings become valid
-// UTF-8 (AppendJsonString).
+// point numbers are the shortest text that reads back as the same value. JSON has neither NaN nor
+// infinities: they are written as null or as strings. Strings become valid UTF-8
+// (AppendJsonString).
 //
 // Not thread-safe.
 #pragma once
@@ -17,15 +17,19 @@
 
 namespace hps {
 
-// A float32 as JsonWriter writes it.
+// A float32 as JsonWriter writes it; NaN, Infinity or -Infinity without quotes.
 std::string FormatFloat(float value);
+
+enum class NonFinite : uint8_t { kNull, kText };  // null; "NaN", "Infinity", "-Infinity"
 
 class JsonWriter {
  public:
   // Appends to `out`, which outlives the writer. Allocates only what `out` needs to grow.
-  explicit JsonWriter(std::string* out) : out_(out) {}
+  explicit JsonWriter(std::string* out, NonFinite non_finite = NonFinite::kNull)
+      : out_(out), non_finite_(non_finite) {}
   // Call Flush at the end.
-  explicit JsonWriter(std::FILE* stream) : out_(&buffer_), stream_(stream) {}
+  explicit JsonWriter(std::FILE* stream, NonFinite non_finite = NonFinite::kNull)
+      : out_(&buffer_), stream_(stream), non_finite_(non_finite) {}
   JsonWriter(const JsonWriter&) = delete;
   JsonWriter& operator=(const JsonWriter&) = delete;
 
@@ -72,6 +76,7 @@ class JsonWriter {
   std::string buffer_;  // for the stream
   std::string* const out_;
   std::FILE* const stream_ = nullptr;  // null: `out_` is the caller's
+  const NonFinite non_finite_;
   bool needs_comma_ = false;
   bool failed_ = false;
 };

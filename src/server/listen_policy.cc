@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/http/host.h"
 
 namespace hps::server {
 namespace {
@@ -14,11 +15,6 @@ std::string OriginOf(const Config& config, const std::string& name) {
 }
 
 }  // namespace
-
-bool IsLoopback(std::string_view address) {
-  const std::string_view host = address.substr(0, address.rfind(':'));
-  return host == "localhost" || host == "[::1]" || host == "::1" || host.starts_with("127.");
-}
 
 std::vector<std::string> ListenWarnings(const ServerConfig& config, bool has_token) {
   std::vector<std::string> warnings;

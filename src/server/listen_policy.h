@@ -2,16 +2,12 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "hps/config.h"
 
 namespace hps::server {
-
-// Whether an address (host:port) is for this machine alone.
-bool IsLoopback(std::string_view address);
 
 // One sentence for each address that others can reach without TLS and a token. `has_token`: a token
 // is configured, in a file or in the environment.

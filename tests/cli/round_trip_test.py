@@ -126,7 +126,7 @@ class ImportTest(support.CommandTestCase):
         self.expect_rows("m/t", keys, rows)
         done = self.run_hps("lookup", "--store", self.store, "--table", "m/t", "--keys", "1,2",
                             "--json")
-        self.assertIn('"rows":[[NaN,Infinity],[-Infinity,1]]', done.stdout)
+        self.assertIn('"rows":[["NaN","Infinity"],["-Infinity",1]]', done.stdout)
 
     def test_default_rows(self) -> None:
         keys, rows = self.random_keys(10), self.random_rows(10, 3)

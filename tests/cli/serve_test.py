@@ -300,7 +300,7 @@ class ServeTest(support.CommandTestCase):
         headers = {"Authorization": "Bearer secret-of-the-test"}
         connection.request("POST", "/v2/repository/models/m/load", b"{}", headers)
         response = connection.getresponse()
-        self.assertEqual((response.status, response.read()), (200, b""))
+        self.assertEqual((response.status, response.read()), (200, b"{}"))
         body = json.dumps({"inputs": [{"name": "t", "datatype": "INT64", "shape": [1],
                                        "data": [5]}]})
         connection.request("POST", "/v2/models/m/infer", body, headers)

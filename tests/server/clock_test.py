@@ -24,7 +24,7 @@ HOUR_S = 3600
 JUMPS = [HOUR_S, 0, -HOUR_S, 0]
 BODY = json.dumps({"inputs": [{"name": "user", "shape": [1], "datatype": "INT64",
                                "data": [1]}]}).encode()
-HEAD = (f"POST /v2/models/{MODEL}/infer HTTP/1.1\r\nHost: hps\r\n"
+HEAD = (f"POST /v2/models/{MODEL}/infer HTTP/1.1\r\nHost: localhost\r\n"
         f"Authorization: Bearer {TOKEN}\r\n"
         f"Content-Length: {len(BODY)}\r\n").encode()
 
@@ -51,7 +51,7 @@ class Idle:
         self.ask()
 
     def ask(self) -> None:
-        self.connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: hps\r\n\r\n")
+        self.connection.sendall(b"HEAD /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert receive_head(self.connection).startswith(b"HTTP/1.1 200 ")
 
 

@@ -55,7 +55,7 @@ class ConnectionDrainTest(support.ServerTestCase):
                                        "data": [1]}]}).encode()
         host, port = server.http.split(":")
         with socket.create_connection((host, int(port)), timeout=WAIT_S) as connection:
-            connection.sendall(f"POST /v2/models/{MODEL}/infer HTTP/1.1\r\nHost: x\r\n"
+            connection.sendall(f"POST /v2/models/{MODEL}/infer HTTP/1.1\r\nHost: localhost\r\n"
                                f"Content-Length: {len(body)}\r\n"
                                "Expect: 100-continue\r\n\r\n".encode())
             # The server says that it has this much of it, and not more, when it is told to end.
@@ -84,7 +84,7 @@ class ConnectionDrainTest(support.ServerTestCase):
         # Each has had an answer, so the server has accepted it: what still waits in the system's
         # queue is reset with the listener.
         for connection in idle:
-            connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: hps\r\n\r\n")
+            connection.sendall(b"HEAD /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
             answer = b""
             while b"\r\n\r\n" not in answer:
                 answer += connection.recv(65536)

@@ -50,9 +50,10 @@ std::string PaddedTo(size_t bytes, const Make& make) {
 
 std::string Chunked(std::string_view body, std::string_view fields) {
   constexpr size_t kChunkBytes = 100'000;
-  std::string text =
-      absl::StrCat("POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n",
-                   std::string(fields), "\r\n");
+  std::string text = absl::StrCat(
+      "POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\n"
+      "Transfer-Encoding: chunked\r\n",
+      std::string(fields), "\r\n");
   for (; !body.empty(); body.remove_prefix(std::min(kChunkBytes, body.size()))) {
     const std::string_view chunk = body.substr(0, kChunkBytes);
     absl::StrAppend(&text, absl::Hex(chunk.size()), "\r\n", std::string(chunk), "\r\n");

@@ -33,7 +33,7 @@ class HttpClient:
             "inputs": [{"name": "user", "datatype": "INT64", "shape": [len(keys)],
                         "parameters": {"binary_data_size": len(data)}}],
             "outputs": [{"name": "user", "parameters": {"binary_data": True}}]}).encode()
-        request = (f"POST /v2/models/{MODEL}/infer HTTP/1.1\r\nHost: hps\r\n"
+        request = (f"POST /v2/models/{MODEL}/infer HTTP/1.1\r\nHost: localhost\r\n"
                    f"Inference-Header-Content-Length: {len(head)}\r\n"
                    f"Content-Length: {len(head) + len(data)}\r\n\r\n").encode() + head + data
         self.connection.sendall(request * count)

@@ -56,7 +56,8 @@ class RowsTest(support.ServerTestCase):
         body = json.dumps({
             "inputs": [{"name": table, "datatype": "INT64", "shape": [len(keys)],
                         "data": [int(key) for key in keys]}],
-            "outputs": [{"name": table}, {"name": table + ".status"}]}).encode()
+            "outputs": [{"name": table}, {"name": table + ".status"}],
+            "parameters": {"nonfinite": "text"}}).encode()
         status, answer = self.post(server, f"/v2/models/{MODEL}/infer", body)
         self.assertEqual(status, 200, answer)
         outputs = {output["name"]: output for output in answer["outputs"]}
@@ -95,6 +96,21 @@ class RowsTest(support.ServerTestCase):
         path = f"/v2/hps/tables/{MODEL}/user/rows"
         self.assertEqual(self.post(server, path, body.encode())[0], 200)
         np.testing.assert_array_equal(self.ask(server, "user", [7])[0], [np.arange(8)])
+
+    def test_rows_that_are_no_numbers_are_json_and_can_be_sent_back(self) -> None:
+        server = self.serve_ready(security=self.security)
+        rows = [["NaN", "Infinity", "-Infinity", 1.5] + [0] * (TABLES["user"] - 4)]
+        change = {"inputs": [
+            {"name": "keys", "datatype": "INT64", "shape": [1], "data": [7]},
+            {"name": "rows", "datatype": "FP32", "shape": [1, TABLES["user"]], "data": rows}]}
+        self.assertEqual(self.post(server, f"/v2/hps/tables/{MODEL}/user/rows",
+                                   json.dumps(change).encode()), (200, {"rows": 1}))
+        ask = {"inputs": [{"name": "user", "datatype": "INT64", "shape": [1], "data": [7]}]}
+        for parameters, expected in (({}, [None] * 3), ({"nonfinite": "text"}, rows[0][:3])):
+            status, answer = self.post(server, f"/v2/models/{MODEL}/infer",
+                                       json.dumps(ask | {"parameters": parameters}).encode())
+            self.assertEqual(status, 200, answer)
+            self.assertEqual(answer["outputs"][0]["data"][:4], [*expected, 1.5])
 
     def test_keys_as_javascript_sends_them(self) -> None:
         server = self.serve_ready(security=self.security)

@@ -52,6 +52,21 @@ class TokenTest(support.ServerTestCase):
         for text in (metrics, "\n".join(server.output), (self.directory / "hps.log").read_text()):
             self.assertNotIn(TOKEN, text)
 
+    def test_without_a_token_it_answers_to_its_names_only(self) -> None:
+        server = self.serve_ready(security='hosts = ["hps.internal"]')
+        for address in (server.http, server.metrics):
+            for host, code in (("evil.example", 421), ("127.evil.example:80", 421),
+                               ("localhost", 200), ("HPS.internal:80", 200)):
+                with self.subTest(address=address, host=host):
+                    connection = http.client.HTTPConnection(address, timeout=WAIT_S)
+                    connection.request("GET", "/metrics", headers={"Host": host})
+                    self.assertEqual(connection.getresponse().status, code)
+                    connection.close()
+        self.assertEqual(server.stop(), 0)
+        with_token = self.serve_ready(security=self.security)
+        self.assertEqual(with_token.get("/v2", {"Host": "evil.example",
+                                                "Authorization": f"Bearer {TOKEN}"})[0], 200)
+
     def test_control_needs_switch_and_token(self) -> None:
         path = f"/v2/repository/models/{MODEL}/load"
         server = self.serve_ready(security=self.security + "\nrepository_control = true")

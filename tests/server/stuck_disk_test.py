@@ -70,7 +70,7 @@ class StuckDiskTest(support.ServerTestCase):
         host, port = server.http.split(":")
         connection = socket.create_connection((host, int(port)), timeout=WAIT_S)
         asked = body([1, 2], timeout_us)
-        connection.sendall(f"POST /v2/models/{MODEL}/infer HTTP/1.1\r\nHost: x\r\n"
+        connection.sendall(f"POST /v2/models/{MODEL}/infer HTTP/1.1\r\nHost: localhost\r\n"
                            f"Content-Length: {len(asked)}\r\n\r\n".encode() + asked)
         return connection
 

@@ -24,7 +24,7 @@ class PageSource {
  public:
   virtual ~PageSource() = default;
 
-  // `path` begins with "/"; `query` is what follows "?" (not decoded), at most 4 KiB.
+  // `path` begins with "/"; `query` is what follows "?" (not decoded), at most 8 KiB.
   //   /              the dashboard (and its assets below /assets/)
   //   /metrics       Prometheus text format 0.0.4
   //   /api/overview, /api/history   JSON: what the dashboard and `hps top` show, now and before

@@ -24,6 +24,16 @@ std::string_view StateName(ModelState state) {
   return "UNAVAILABLE";
 }
 
+// As the Open Inference Protocol and KServe write it; Triton's clients look at the status alone.
+ApiAnswer HealthAnswer(std::string_view what, std::string_view model = {}) {
+  ApiAnswer answer;
+  JsonWriter json(&answer.text);
+  json.BeginObject();
+  if (!model.empty()) json.Member("name", model);
+  json.Member(what, true).EndObject();
+  return answer;
+}
+
 ApiAnswer ServerMetadata() {
   ApiAnswer answer;
   JsonWriter json(&answer.text);
@@ -245,7 +255,7 @@ absl::StatusOr<ApiAnswer> ModelAnswer(const ProtocolParts& parts, const Route& r
     case RouteKind::kModelStatistics:
       return StatisticsAnswer(parts.statistics->Snapshot(), route.model);
     default:
-      return ApiAnswer();  // ready
+      return HealthAnswer("ready", metadata.name);
   }
 }
 
@@ -284,9 +294,9 @@ absl::StatusOr<ApiAnswer> AnswerApi(const ProtocolParts& parts, const Route& rou
                                     std::string_view query, std::span<char> body) {
   switch (route.kind) {
     case RouteKind::kLive:
-      return ApiAnswer();
+      return HealthAnswer("live");
     case RouteKind::kReady:
-      if (parts.repository->ServerReady()) return ApiAnswer();
+      if (parts.repository->ServerReady()) return HealthAnswer("ready");
       return absl::UnavailableError("the server is not ready");
     case RouteKind::kServerMetadata:
       return ServerMetadata();

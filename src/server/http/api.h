@@ -19,9 +19,9 @@ namespace hps::server {
 struct ApiAnswer {
   std::string_view content_type = "application/json";
   std::string text;
-  std::string_view fixed;  // instead of `text`, when not empty
+  std::string_view fixed = "{}";  // the body if `text` is empty
 
-  std::string_view body() const { return fixed.empty() ? std::string_view(text) : fixed; }
+  std::string_view body() const { return text.empty() ? fixed : std::string_view(text); }
 };
 
 // The body of a load: empty, or an object without parameters.

@@ -11,10 +11,15 @@ TEST_F(ApiTest, TellsItsHealth) {
   const auto client = Connect();
   HttpReply reply = client->Ask(Get("/v2/health/live"));
   EXPECT_EQ(reply.code, 200);
-  EXPECT_EQ(reply.body, "");
-  EXPECT_EQ(client->Ask(Get("/v2/health/ready")).code, 200);
+  EXPECT_EQ(reply.body, R"({"live":true})");
+  reply = client->Ask(Get("/v2/health/ready"));
+  EXPECT_EQ(reply.code, 200);
+  EXPECT_EQ(reply.body, R"({"ready":true})");
+  EXPECT_EQ(client->Ask(Get("/v2/models/emb/ready")).body, R"({"name":"emb","ready":true})");
   repository_.ready = false;
-  EXPECT_EQ(client->Ask(Get("/v2/health/ready")).code, 503);
+  reply = client->Ask(Get("/v2/health/ready"));
+  EXPECT_EQ(reply.code, 503);
+  EXPECT_EQ(reply.body, R"({"error":"the server is not ready"})");
   EXPECT_EQ(client->Ask(Get("/v2/health/live")).code, 200);
   EXPECT_EQ(client->Ask(Get("/v2/models/emb/ready")).code, 200);
   EXPECT_EQ(client->Ask(Get("/v2/models/emb/versions/1/ready")).code, 200);
@@ -29,7 +34,8 @@ TEST_F(ApiTest, DescribesServerAndModel) {
   EXPECT_NE(server.find("\"binary_tensor_data\""), std::string::npos);
   EXPECT_EQ(client->Ask(Get("/v2/models/emb")).body,
             R"({"name":"emb","versions":["1"],"platform":"hps",)"
-            R"("inputs":[{"name":"KEYS","datatype":"INT64","shape":[-1]}],)"
+            R"("inputs":[{"name":"KEYS","datatype":"INT64","shape":[-1]},)"
+            R"({"name":"NUMKEYS","datatype":"INT32","shape":[1,1]}],)"
             R"("outputs":[{"name":"ROWS","datatype":"FP32","shape":[-1,4]}]})");
   const std::string config = client->Ask(Get("/v2/models/emb/config")).body;
   EXPECT_NE(config.find(R"("max_batch_size":0)"), std::string::npos);
@@ -73,11 +79,28 @@ TEST_F(ApiTest, ShowsPages) {
   EXPECT_EQ(client->Ask(Get("/api/echo?a=%20b&c")).body, "a=%20b&c");
   EXPECT_EQ(client->Ask(Get("/nothing")).code, 404);
   // HEAD: as GET, without the body, which nobody packs; the connection goes on.
-  client->Send("HEAD / HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n");
+  client->Send("HEAD / HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\n\r\n");
   reply = client->Read(/*has_body=*/false);
   EXPECT_EQ(reply.code, 200);
   EXPECT_EQ(reply.fields.at("content-length"), "5000");
   EXPECT_EQ(client->Ask(Get("/metrics")).body, "up 1\n");
+}
+
+TEST_F(ApiTest, SaysWhoMayKeepAndShowAnAnswer) {
+  const auto client = Connect();
+  for (const std::string& request : {Get("/v2"), Get("/api/echo"), Get("/v2/models/none"),
+                                     Get("/x"), BinaryInfer({1}), Get("/v2/health/live")}) {
+    const HttpReply reply = client->Ask(request);
+    EXPECT_EQ(reply.fields.at("cache-control"), "no-store") << request;
+    EXPECT_EQ(reply.fields.at("vary"), "Accept-Encoding") << request;
+    EXPECT_TRUE(reply.fields.contains("date")) << request;
+  }
+  const HttpReply page = client->Ask(Get("/"));
+  EXPECT_EQ(page.fields.at("x-frame-options"), "DENY");
+  EXPECT_EQ(page.fields.at("x-content-type-options"), "nosniff");
+  const std::string& policy = page.fields.at("content-security-policy");
+  EXPECT_TRUE(policy.starts_with("default-src 'none'; script-src 'self';")) << policy;
+  EXPECT_TRUE(policy.ends_with("frame-ancestors 'none'")) << policy;
 }
 
 TEST_F(ApiTest, SaysWhatItDoesNotHave) {
@@ -100,6 +123,7 @@ TEST_F(ApiTest, TheMetricsPortShowsMetricsOnly) {
     EXPECT_EQ(client->Ask(Get(path)).code, 404) << path;
   }
   EXPECT_EQ(client->Ask(BinaryInfer({1})).code, 404);
+  EXPECT_EQ(client->Ask("GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n").code, 421);
   EXPECT_EQ(Counted().requests_http, 0u) << "scrapes are no requests";
   EXPECT_EQ(Counted().connections_http, 0u);
 }

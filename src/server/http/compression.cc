@@ -59,6 +59,7 @@ absl::StatusOr<PackedBody> Inflate(Coding coding, std::span<const std::byte> pac
   HPS_ASSIGN_OR_RETURN(body.memory, pool.Acquire(std::min<uint64_t>(bytes_max + 1, kFirstBytes),
                                                  BufferPool::Use::kRequest));
   stream.next_in = ZlibBytes(packed.data());
+  const Bytef* const packed_end = ZlibBytes(packed.data() + packed.size());
   int result = Z_OK;
   while (result != Z_STREAM_END) {
     const uint64_t room = std::min<uint64_t>(body.memory.bytes().size(), bytes_max + 1);
@@ -80,9 +81,14 @@ absl::StatusOr<PackedBody> Inflate(Coding coding, std::span<const std::byte> pac
       return absl::InvalidArgumentError(absl::StrCat(
           "the body does not unpack: ", stream.msg != nullptr ? stream.msg : "it ends too early"));
     }
+    // A gzip body is a series of members (RFC 1952 2.2).
+    if (result == Z_STREAM_END && coding == Coding::kGzip && stream.next_in != packed_end) {
+      inflateReset(&stream);
+      result = Z_OK;
+    }
   }
   if (body.size > bytes_max) HPS_RETURN_IF_ERROR(Grow(&body, bytes_max, pool));
-  if (stream.next_in != ZlibBytes(packed.data() + packed.size())) {
+  if (stream.next_in != packed_end) {
     return absl::InvalidArgumentError("the body does not unpack: something follows its end");
   }
   return body;

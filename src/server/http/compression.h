@@ -19,7 +19,8 @@ struct PackedBody {
   size_t size = 0;
 };
 
-// Unpacks a body that must not unpack to more than `bytes_max`: a bomb costs no more than that.
+// Unpacks a body that must not unpack to more than `bytes_max`: a bomb costs no more than that. A
+// gzip body may have several members, which are one body.
 // REQUIRES: gzip or deflate. Errors: INVALID_ARGUMENT (not of this format, cut off, or followed by
 // something else), OUT_OF_RANGE (larger), RESOURCE_EXHAUSTED (no buffer now).
 absl::StatusOr<PackedBody> Inflate(Coding coding, std::span<const std::byte> packed,

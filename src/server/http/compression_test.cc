@@ -75,6 +75,29 @@ TEST(CompressionTest, ABombCostsNoMoreThanTheLimit) {
   EXPECT_EQ(pool.lent_bytes(), 0u);
 }
 
+// RFC 1952 2.2: a gzip file is a series of members.
+TEST(CompressionTest, MembersAreOneBody) {
+  BufferPool pool(1 << 20, 0);
+  const std::string empty = Packed(Coding::kGzip, "", pool);
+  const std::string packed = empty + Packed(Coding::kGzip, "first, ", pool) +
+                             Packed(Coding::kGzip, "second", pool) + empty;
+  EXPECT_EQ(Unpacked(Coding::kGzip, packed, 13, pool).value(), "first, second");
+  EXPECT_EQ(Unpacked(Coding::kGzip, packed, 12, pool).status().code(),
+            absl::StatusCode::kOutOfRange)
+      << "the limit is for all members together";
+  EXPECT_EQ(Unpacked(Coding::kGzip, empty + empty, 13, pool).value(), "");
+  for (const std::string& wrong :
+       {packed + "x", packed + std::string(100, '\0'), packed.substr(0, packed.size() - 1),
+        packed + packed.substr(0, 9)}) {
+    EXPECT_EQ(Unpacked(Coding::kGzip, wrong, 1000, pool).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  const std::string zlib = Packed(Coding::kDeflate, "first", pool);
+  EXPECT_EQ(Unpacked(Coding::kDeflate, zlib + zlib, 1000, pool).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(pool.lent_bytes(), 0u);
+}
+
 TEST(CompressionTest, RefusesWhatIsCutMixedUpOrFollowed) {
   BufferPool pool(1 << 20, 0);
   const std::string packed = Packed(Coding::kGzip, "some text that is packed", pool);

@@ -67,6 +67,46 @@ TEST_F(CredentialsTest, RequestsNeedTheTokenProbesDoNot) {
   EXPECT_EQ(inference_.prepared, 0u);
 }
 
+// Catches: a web page whose name was given the address 127.0.0.1, and that reads rows.
+TEST_F(CredentialsTest, WithoutATokenOnlyLocalNamesAreAnswered) {
+  config_.hosts = {"hps.internal", "PROXY.example:8443", "[fd00::7]"};
+  const auto client = Connect();
+  const auto code_for = [&](std::string_view host, std::string_view target = "/v2") {
+    return client
+        ->Ask(absl::StrCat("GET ", std::string(target), " HTTP/1.1\r\nHost: ", std::string(host),
+                           "\r\n\r\n"))
+        .code;
+  };
+  for (const char* host :
+       {"localhost", "LOCALHOST.:1", "127.0.0.1:8000", "127.9.9.9", "[::1]:8000", "",
+        "hps.internal", "HPS.internal.:80", "proxy.example", "[FD00::7]:8000"}) {
+    EXPECT_EQ(code_for(host), 200) << host;
+  }
+  for (const char* path : {"/", "/metrics", "/api/echo", "/v2/health/live", "/v2/models/emb/ready"})
+    EXPECT_EQ(code_for("evil.example", path), 421) << path;
+  EXPECT_EQ(code_for("localhost", "http://evil.example/v2"), 421) << "the target's host counts";
+  EXPECT_EQ(code_for("evil.example", "http://localhost/v2"), 200);
+  const HttpReply reply = client->Ask("GET /v2 HTTP/1.1\r\nHost: evil.example:80\r\n\r\n");
+  EXPECT_THAT(reply.body, testing::HasSubstr("'evil.example' is no name of this server"));
+  EXPECT_THAT(reply.body, testing::HasSubstr("[server.security] hosts"));
+  server_.reset();
+  config_.token_file = Write("token", "s3cret\n");
+  const std::string asked = "GET /v2 HTTP/1.1\r\nHost: evil.example\r\n";
+  EXPECT_EQ(Ask(asked + "Authorization: Bearer s3cret\r\n\r\n").code, 200);
+  EXPECT_EQ(Ask(asked + "\r\n").code, 401);
+}
+
+TEST_F(CredentialsTest, AHostThatIsNoNameKeepsTheServerFromStarting) {
+  for (const char* host : {"", "http://proxy", "a b", ":80"}) {
+    config_.hosts = {"good.example", host};
+    const absl::Status status =
+        StartHttpServer(parts_, "127.0.0.1:0", HttpRole::kEverything).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(),
+              absl::StrCat("[server.security] hosts: '", host, "' is no host name"));
+  }
+}
+
 TEST_F(CredentialsTest, ControlNeedsASettingAndAToken) {
   const std::string load =
       Post("/v2/repository/models/emb/load", "{}", "Authorization: Bearer s3cret\r\n");
@@ -78,7 +118,9 @@ TEST_F(CredentialsTest, ControlNeedsASettingAndAToken) {
   config_.token_file = Write("token", "s3cret\n");
   EXPECT_EQ(Ask(Post("/v2/repository/models/emb/load", "")).code, 401);
   EXPECT_EQ(repository_.loads, 0);
-  EXPECT_EQ(Ask(load).code, 200);
+  const HttpReply loaded = Ask(load);
+  EXPECT_EQ(loaded.code, 200);
+  EXPECT_EQ(loaded.body, "{}") << "no JSON is no answer of type application/json";
   EXPECT_EQ(repository_.loads, 1);
   EXPECT_EQ(Ask(Post("/v2/repository/models/x/load", "", "Authorization: Bearer s3cret\r\n")).code,
             404);

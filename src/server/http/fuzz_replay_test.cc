@@ -63,6 +63,7 @@ TEST(FuzzReplayTest, HttpRequest) {
   Replay(FuzzHttpRequest,
          {"", "\x05", "\x01\r\n\r\n", "\xff" + BinaryInfer({1, 2}), "\x03" + Get("/v2/models/m"),
           "\x40" + Get("/v2?x=y", "Accept-Encoding: gzip;q=0.1, deflate\r\nExpect: x\r\n"), chunked,
+          "\xffGET HTTPS://[::1]:80/v2/models/%6d%2F?%zz HTTP/1.9\r\nHost: a.b:1\r\n\r\n",
           // Found by libFuzzer: byte by byte, Beast aborted at the CR after the last chunk.
           "\x01POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
           "\x80POST / HTTP/1.0\r\nContent-Length: 3\r\nConnection: keep-alive\r\n\r\nabc"});

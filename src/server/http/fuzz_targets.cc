@@ -85,7 +85,7 @@ void Decode(std::string json, const std::string& binary) {
 void FuzzHttpRequest(std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
   const size_t step = std::max<size_t>(1, static_cast<size_t>(bytes[0]));
-  const std::string text(AsText(bytes.subspan(1)));
+  std::string text(AsText(bytes.subspan(1)));
   HeadEnd head_end;
   HttpError error;
   error.code = 0;
@@ -99,12 +99,13 @@ void FuzzHttpRequest(std::span<const std::byte> bytes) {
   RequestParser parser;
   RequestHead head;
   const std::string_view head_text = std::string_view(text).substr(0, *head_bytes);
-  if (!parser.ParseHead(head_text, &head, &error)) {
+  if (!parser.ParseHead(std::span(text).first(*head_bytes), &head, &error)) {
     HPS_CHECK(error.code >= 400 && error.code < 600 && !error.message.empty());
     return;
   }
   HPS_CHECK(IsWithin(head.path, head_text) || head.path == "/");
   HPS_CHECK(IsWithin(head.query, head_text) && IsWithin(head.authorization, head_text));
+  HPS_CHECK(IsWithin(head.host, head_text) && head.query.size() <= kTargetBytesMax);
   HPS_CHECK(!head.chunked || head.content_length == 0);
   const Route route = FindRoute(head.path);
   HPS_CHECK(IsWithin(route.model, head_text) && IsWithin(route.version, head_text));

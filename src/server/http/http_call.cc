@@ -125,7 +125,13 @@ absl::Status HttpCall::Decode(const InferStart& start) {
   }
   HPS_ASSIGN_OR_RETURN(const ModelMetadata model, server_.parts().repository->Metadata(
                                                       start.route.model, start.route.version));
-  return decoder_.DecodeRaw(std::as_bytes(start.body), model.inputs, &request);
+  if (model.tables.size() != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a body of keys alone (Inference-Header-Content-Length: 0) is for models with one table; '",
+        model.name, "' has ", model.tables.size()));
+  }
+  const std::string& table = model.tables[0].name;  // MODEL/TABLE
+  return decoder_.DecodeRaw(std::as_bytes(start.body), table.substr(table.find('/') + 1), &request);
 }
 
 uint64_t HttpCall::row_bytes() const {

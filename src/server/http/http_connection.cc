@@ -10,6 +10,7 @@
 #include "base/json_writer.h"
 #include "base/logging.h"
 #include "base/macros.h"
+#include "server/http/head_check.h"
 #include "server/http/http_server.h"
 
 namespace hps::server {
@@ -20,6 +21,17 @@ namespace {
 constexpr size_t kRequestsPerTurn = 16;
 
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+
+// Of the dashboard's files: the page keeps a token, so no other page may show it in a frame, and it
+// runs nothing but these files.
+constexpr std::string_view kDashboardFields =
+    "X-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\n"
+    "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'\r\n";
+// Of everything else: the next answer may differ, and may need a token.
+constexpr std::string_view kDataFields =
+    "X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n";
 
 TimePoint Now() { return RealClock().Now(); }
 
@@ -255,8 +267,11 @@ bool HttpConnection::Parse() {
 
 // Refuses what the head alone shows to be refused, where the body would cost something to read.
 void HttpConnection::OnHead() {
-  CheckHead();
   const RequestHead& head = reader_.head();
+  route_ = FindRoute(head.path);
+  const bool metrics_only = server_.role() == HttpRole::kMetricsOnly;
+  if (metrics_only && !route_.is_probe() && route_.path != "/metrics") route_ = Route();
+  early_error_ = CheckHead(server_, head, route_);
   const bool complete = reader_.has_whole_body();
   if (!complete) SetDeadline(Now() + server_.parts().config->body_timeout);
   const bool is_too_large = head.content_length > body_bytes_max();
@@ -276,49 +291,6 @@ void HttpConnection::OnHead() {
   if (const absl::Status room = reader_.BeginBody(body_bytes_max()); !room.ok()) {
     Refuse(NoRoom(room));
   }
-}
-
-void HttpConnection::CheckHead() {
-  const RequestHead& head = reader_.head();
-  route_ = FindRoute(head.path);
-  const bool metrics_only = server_.role() == HttpRole::kMetricsOnly;
-  if (metrics_only && !route_.is_probe() && route_.path != "/metrics") route_ = Route();
-  const ServerConfig& config = *server_.parts().config;
-  const auto refuse = [this](int code, std::string message, BadRequestReason reason) {
-    early_error_ = {.code = code, .message = std::move(message), .reason = reason, .allow = {}};
-  };
-  if (!route_.needs_no_token() && !server_.Admits(head.authorization)) {
-    server_.parts().counters->CountAuthFailure();
-    early_error_ = {.code = 401, .message = "a bearer token is needed", .reason = {}, .allow = {}};
-  } else if (route_.kind == RouteKind::kUnknown) {
-    refuse(404, "there is no such path", BadRequestReason::kUnknown);
-  } else if (!Allows(route_, head.method)) {
-    refuse(405, "this path does not take the method", BadRequestReason::kUnknown);
-    early_error_->allow = AllowedMethods(route_);
-  } else if (route_.controls_models() &&
-             (!config.repository_control || !server_.AdmitsControl(head.authorization))) {
-    Forbid(config.repository_control
-               ? "loading, unloading, refreshing and snapshots need the administrator's token"
-               : "loading, unloading and snapshots by request are off ([server.security] "
-                 "repository_control, "
-                 "with a token)");
-  } else if (route_.changes_rows() &&
-             (!config.updates || !server_.AdmitsControl(head.authorization))) {
-    Forbid(config.updates
-               ? "changing rows needs the administrator's token"
-               : "changing rows by request is off ([server.security] updates, with a token)");
-  } else if (head.expects_other) {
-    refuse(417, "the only expectation that the server knows is 100-continue",
-           BadRequestReason::kProtocol);
-  } else if (head.content_coding == Coding::kUnknown) {
-    refuse(415, "the server knows the content codings gzip and deflate",
-           BadRequestReason::kContent);
-  }
-}
-
-void HttpConnection::Forbid(std::string message) {
-  server_.parts().counters->CountAuthFailure();
-  early_error_ = {.code = 403, .message = std::move(message), .reason = {}, .allow = {}};
 }
 
 // Of the body as it is sent, and of what it unpacks to.
@@ -490,14 +462,15 @@ void HttpConnection::SendError(HttpError error) {
   std::string extra;
   if (error.code == 429) extra = "Retry-After: 1\r\n";
   if (error.code == 401) extra = "WWW-Authenticate: Bearer\r\n";
+  if (error.code == 415) extra = "Accept-Encoding: gzip, deflate\r\n";
   if (!error.allow.empty()) extra = absl::StrCat("Allow: ", View(error.allow), "\r\n");
   Send(error.code, "application/json", extra);
 }
 
 // Refuses a request that was not read to its end, so that the connection has to close.
 void HttpConnection::Refuse(HttpError error) {
-  if (error.code == 400 || error.code == 431 || error.code == 413 || error.code == 408) {
-    server_.CountRequest();
+  for (const int code : {400, 408, 413, 414, 431}) {
+    if (error.code == code) server_.CountRequest();
   }
   after_ = After::kCloseUnread;
   SendError(std::move(error));
@@ -512,9 +485,7 @@ void HttpConnection::SendApi(absl::StatusOr<ApiAnswer> answer) {
   }
   const std::string_view content_type = answer->content_type;
   writer_.AddApiAnswer(*std::move(answer));
-  const std::string_view extra =
-      route_.kind == RouteKind::kPage ? "X-Content-Type-Options: nosniff\r\n" : "";
-  Send(200, content_type, extra);
+  Send(200, content_type, {});
 }
 
 void HttpConnection::Send(int code, std::string_view content_type, std::string_view extra_fields) {
@@ -523,8 +494,10 @@ void HttpConnection::Send(int code, std::string_view content_type, std::string_v
   const RequestHead& head = reader_.head();
   writer_.Begin({.code = code,
                  .content_type = content_type,
+                 .policy_fields = route_.is_dashboard_file() ? kDashboardFields : kDataFields,
                  .extra_fields = extra_fields,
                  .accepted_coding = head.accepted_coding,
+                 .refuses_identity = head.refuses_identity,
                  .has_body = head.method != Method::kHead,
                  .is_1_0 = head.is_1_0,
                  .close = after_ != After::kNextRequest});

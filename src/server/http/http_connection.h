@@ -85,8 +85,6 @@ class HttpConnection final : public ServedConnection {
   void NoteArrival();
   bool Parse();
   void OnHead();
-  void Forbid(std::string message);
-  void CheckHead();
   bool SendContinue();
   uint64_t body_bytes_max() const;
 

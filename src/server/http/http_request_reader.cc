@@ -64,7 +64,8 @@ HttpRequestReader::Parsed HttpRequestReader::Parse() {
 }
 
 HttpRequestReader::Parsed HttpRequestReader::ParseHead() {
-  const std::string_view text = AsText(input_.bytes().first(input_size_));
+  const std::span<char> bytes(AsChars(input_.bytes().data()), input_size_);
+  const std::string_view text(bytes.data(), bytes.size());
   // Some clients send one empty line too many behind a body.
   if (text.starts_with("\r\n") && !std::exchange(skipped_line_, true)) {
     input_size_ -= 2;
@@ -75,7 +76,7 @@ HttpRequestReader::Parsed HttpRequestReader::ParseHead() {
   Parsed parsed{.step = Step::kRefused, .error = {.code = 0}};
   const std::optional<size_t> head_bytes = head_end_.Find(text, &parsed.error);
   if (!head_bytes && parsed.error.code == 0) return {.step = Step::kNeedsMore};
-  if (!head_bytes || !parser_.ParseHead(text.substr(0, *head_bytes), &head_, &parsed.error)) {
+  if (!head_bytes || !parser_.ParseHead(bytes.first(*head_bytes), &head_, &parsed.error)) {
     return parsed;
   }
   head_bytes_ = body_end_ = *head_bytes;

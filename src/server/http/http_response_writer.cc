@@ -1,7 +1,9 @@
 #include "server/http/http_response_writer.h"
 
 #include <algorithm>
+#include <array>
 #include <climits>
+#include <ctime>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,10 +17,26 @@ namespace {
 constexpr size_t kPackedBytesMin = 1024;
 // Of text_, kept between two responses.
 constexpr size_t kTextBytesKept = 16 << 10;
+// What packing adds to a body that gets no smaller.
+constexpr uint64_t kPackingBytesMax = 64;
 
 absl::string_view AbslView(std::string_view text) { return {text.data(), text.size()}; }
 
 std::string_view CodingName(Coding coding) { return coding == Coding::kGzip ? "gzip" : "deflate"; }
+
+// The time in HTTP's form (RFC 9110 5.6.7). Each thread writes it anew once a second.
+absl::string_view Date() {
+  thread_local time_t written_at = 0;
+  thread_local std::array<char, sizeof("Sun, 06 Nov 1994 08:49:37 GMT")> text;
+  const time_t now = std::time(nullptr);
+  if (now != written_at) {
+    tm parts{};
+    gmtime_r(&now, &parts);
+    std::strftime(text.data(), text.size(), "%a, %d %b %Y %H:%M:%S GMT", &parts);
+    written_at = now;
+  }
+  return {text.data(), text.size() - 1};
+}
 
 }  // namespace
 
@@ -31,9 +49,11 @@ void HttpResponseWriter::Begin(const HttpResponseHead& head) {
   uint64_t bytes = 0;
   for (const std::span<const std::byte> piece : pieces_) bytes += piece.size();
   Coding coding = Coding::kIdentity;
-  const bool may_pack =
-      head.accepted_coding != Coding::kIdentity && bytes >= kPackedBytesMin && head.has_body;
-  if (may_pack && Pack(head.accepted_coding, bytes)) {
+  const bool may_pack = head.accepted_coding != Coding::kIdentity && head.has_body &&
+                        (bytes >= kPackedBytesMin || head.refuses_identity);
+  const uint64_t packed_max =
+      head.refuses_identity ? bytes + bytes / kPackedBytesMin + kPackingBytesMax : bytes;
+  if (may_pack && Pack(head.accepted_coding, packed_max)) {
     coding = head.accepted_coding;
     bytes = packed_.size;
   }
@@ -51,12 +71,11 @@ void HttpResponseWriter::Begin(const HttpResponseHead& head) {
 void HttpResponseWriter::WriteFields(const HttpResponseHead& head, Coding coding, uint64_t bytes) {
   fields_.clear();
   absl::StrAppend(&fields_, "HTTP/1.1 ", head.code, " ", AbslView(ReasonPhrase(head.code)),
-                  "\r\nContent-Type: ", AbslView(head.content_type), "\r\nContent-Length: ", bytes,
-                  "\r\n");
-  fields_.append(head.extra_fields);
+                  "\r\nDate: ", Date(), "\r\nContent-Type: ", AbslView(head.content_type),
+                  "\r\nContent-Length: ", bytes, "\r\nVary: Accept-Encoding\r\n");
+  fields_.append(head.policy_fields).append(head.extra_fields);
   if (coding != Coding::kIdentity) {
-    absl::StrAppend(&fields_, "Content-Encoding: ", AbslView(CodingName(coding)),
-                    "\r\nVary: Accept-Encoding\r\n");
+    absl::StrAppend(&fields_, "Content-Encoding: ", AbslView(CodingName(coding)), "\r\n");
   }
   if (head.close) {
     fields_.append("Connection: close\r\n");
@@ -66,9 +85,9 @@ void HttpResponseWriter::WriteFields(const HttpResponseHead& head, Coding coding
   fields_.append("\r\n");
 }
 
-bool HttpResponseWriter::Pack(Coding coding, uint64_t bytes) {
-  if (!inference_.ReserveBytes(BufferPool::LentFor(bytes), &packed_share_).ok()) return false;
-  absl::StatusOr<PackedBody> packed = Deflate(coding, pieces_, bytes, pool_);
+bool HttpResponseWriter::Pack(Coding coding, uint64_t bytes_max) {
+  if (!inference_.ReserveBytes(BufferPool::LentFor(bytes_max), &packed_share_).ok()) return false;
+  absl::StatusOr<PackedBody> packed = Deflate(coding, pieces_, bytes_max, pool_);
   if (!packed.ok()) {
     packed_share_.Release();
     return false;

@@ -32,8 +32,10 @@ namespace hps::server {
 struct HttpResponseHead {
   int code = 200;
   std::string_view content_type;
-  std::string_view extra_fields;  // whole lines
+  std::string_view policy_fields;  // whole lines
+  std::string_view extra_fields;   // whole lines
   Coding accepted_coding = Coding::kIdentity;
+  bool refuses_identity = false;
   bool has_body = true;  // false: the request was HEAD
   bool is_1_0 = false;
   bool close = false;
@@ -50,7 +52,8 @@ class HttpResponseWriter {
   // Keeps the answer, whose body is the next piece.
   void AddApiAnswer(ApiAnswer answer);
 
-  // Sends the body unpacked if there is no room to pack it, or packing makes it no smaller.
+  // Sends the body unpacked if there is no room to pack it. A client that takes it so gets it
+  // unpacked also if it is short, or packing makes it no smaller.
   void Begin(const HttpResponseHead& head);
 
   // kDone (all of it), kBlocked or kFailed.
@@ -60,7 +63,7 @@ class HttpResponseWriter {
   void Clear();
 
  private:
-  bool Pack(Coding coding, uint64_t bytes);
+  bool Pack(Coding coding, uint64_t bytes_max);
   void WriteFields(const HttpResponseHead& head, Coding coding, uint64_t bytes);
 
   BufferPool& pool_;

@@ -6,10 +6,12 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/macros.h"
 #include "base/mutex.h"
 #include "base/server_threads.h"
 #include "server/core/server_core.h"
+#include "server/http/host.h"
 #include "server/http/http_connection.h"
 
 namespace hps::server {
@@ -37,7 +39,7 @@ absl::StatusOr<std::unique_ptr<ProtocolServer>> StartHttpServer(const ProtocolPa
   return std::unique_ptr<ProtocolServer>(std::move(server));
 }
 
-HttpServer::HttpServer(const ProtocolParts& parts, HttpRole role)
+HttpServer::HttpServer(const ProtocolParts& parts, bool is_on_loopback, HttpRole role)
     : ConnectionServer(
           parts,
           {.name = "hps-http",
@@ -45,7 +47,8 @@ HttpServer::HttpServer(const ProtocolParts& parts, HttpRole role)
            .tick_period = TickPeriodFor(ShortestTimeout(*parts.config)),
            .is_counted = role == HttpRole::kEverything,
            .leaves_unread = role == HttpRole::kEverything}),
-      role_(role) {}
+      role_(role),
+      is_on_loopback_(is_on_loopback) {}
 
 HttpServer::~HttpServer() {
   Stop();
@@ -56,7 +59,13 @@ HttpServer::~HttpServer() {
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const ProtocolParts& parts,
                                                               const std::string& address,
                                                               HttpRole role) {
-  std::unique_ptr<HttpServer> server(new HttpServer(parts, role));
+  for (const std::string& host : parts.config->hosts) {
+    std::string_view name;
+    if (ParseHost(host, &name) && !name.empty()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("[server.security] hosts: '", host, "' is no host name"));
+  }
+  std::unique_ptr<HttpServer> server(new HttpServer(parts, IsLoopback(address), role));
   if (role == HttpRole::kEverything) {
     const size_t threads = std::max<size_t>(ProtocolThreads(*parts.config) / kThreadsPerEncoder, 1);
     HPS_ASSIGN_OR_RETURN(server->encoders_,
@@ -71,6 +80,16 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const ProtocolPart
   }
   HPS_RETURN_IF_ERROR(server->Listen(address));
   return server;
+}
+
+// A browser always names a host, so a request that names none was not made by a web page.
+bool HttpServer::AnswersTo(std::string_view host) const {
+  if (!is_on_loopback_ || host.empty() || IsLocalName(host)) return true;
+  for (const std::string& listed : parts().config->hosts) {
+    std::string_view name;
+    if (ParseHost(listed, &name) && EqualIgnoringCase(name, host)) return true;
+  }
+  return !Admits(/*authorization=*/{});  // a token protects better
 }
 
 absl::Status HttpServer::PostEncoding(Task* task) {

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -26,6 +27,9 @@ class HttpServer final : public ConnectionServer {
 
   HttpRole role() const { return role_; }
 
+  // Whether a request for this host, or for none (empty), is answered (server/http/host.h).
+  bool AnswersTo(std::string_view host) const;
+
   // Runs `task`, which encodes a long answer, on a thread that no lookup and no other connection
   // waits for. Errors: those of Executor::Post; then it is to be done in place.
   absl::Status PostEncoding(Task* task);
@@ -35,12 +39,13 @@ class HttpServer final : public ConnectionServer {
   absl::Status PostUpdate(Task* task);
 
  private:
-  HttpServer(const ProtocolParts& parts, HttpRole role);
+  HttpServer(const ProtocolParts& parts, bool is_on_loopback, HttpRole role);
 
   std::unique_ptr<ServedConnection> NewConnection() override;
   void OnRefusedConnection(int fd) override;
 
   const HttpRole role_;
+  const bool is_on_loopback_;
   Mutex encoders_mutex_;                  // held in Post
   std::unique_ptr<WorkerPool> encoders_;  // null: for metrics only
   std::unique_ptr<WorkerPool> updaters_;  // null: [server.security] updates is off

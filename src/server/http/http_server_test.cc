@@ -3,6 +3,8 @@
 #include <pthread.h>
 
 #include <array>
+#include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -40,6 +42,31 @@ TEST_F(HttpServerTest, AnswersJsonWithJson) {
                         R"("datatype":"FP32","shape":[2,4],"data":[8,9,10,11,16,17,18,19]}]})");
   EXPECT_EQ(reply.fields.at("content-type"), "application/json");
   EXPECT_FALSE(reply.fields.contains("inference-header-content-length"));
+}
+
+// Catches: an answer that no JSON parser but Python's takes, as one row has NaN.
+TEST_F(HttpServerTest, WritesWhatIsNoNumberAsNullOrAsAskedFor) {
+  inference_.on_run = [](InferenceCall& call) {
+    const std::array<float, 4> row = {1.5F, std::numeric_limits<float>::quiet_NaN(),
+                                      std::numeric_limits<float>::infinity(),
+                                      -std::numeric_limits<float>::infinity()};
+    std::memcpy(call.outputs[0].data, row.data(), sizeof(row));
+    call.OnDone(absl::OkStatus());
+  };
+  const auto client = Connect();
+  const auto data = [&](std::string_view parameters) {
+    const HttpReply reply = client->Ask(JsonInfer("[1]", "1", parameters));
+    return reply.code == 200 ? reply.body.substr(reply.body.find("\"data\":")) : reply.body;
+  };
+  EXPECT_EQ(data(""), "\"data\":[1.5,null,null,null]}]}");
+  EXPECT_EQ(data(R"(,"parameters":{"nonfinite":"text"})"),
+            R"("data":[1.5,"NaN","Infinity","-Infinity"]}]})");
+  EXPECT_EQ(data(R"(,"parameters":{"nonfinite":"null"})"), "\"data\":[1.5,null,null,null]}]}");
+  EXPECT_EQ(data(""), "\"data\":[1.5,null,null,null]}]}") << "the next request asks anew";
+  EXPECT_EQ(data(R"(,"parameters":{"nonfinite":"bare"})"),
+            R"({"error":"parameter 'nonfinite' is \"text\" or \"null\", not 'bare'"})");
+  EXPECT_EQ(data(R"(,"parameters":{"nonfinite":true})"),
+            R"({"error":"parameter 'nonfinite' is \"text\" or \"null\", not ''"})");
 }
 
 // Catches: a lookup slot that is held while a long answer is encoded.

@@ -294,27 +294,37 @@ TEST_F(InferCodecTest, NoAnswerIsLongerThanWasSaid) {
   EXPECT_LT(most, size_t{5} << 20) << "no more than is written before the size is looked at";
 }
 
-TEST_F(InferCodecTest, RawBytesAreTheOneInput) {
-  const TensorMetadata keys{.name = "KEYS", .datatype = Datatype::kInt64, .shape = {-1}};
+TEST_F(InferCodecTest, RawBytesAreTheKeysOfOneTable) {
   const std::string bytes(24, 'k');
-  ASSERT_TRUE(decoder_.DecodeRaw(AsBytes(bytes), {&keys, 1}, &request_).ok());
+  ASSERT_TRUE(decoder_.DecodeRaw(AsBytes(bytes), "user", &request_).ok());
   ASSERT_EQ(request_.inputs.size(), 1u);
-  EXPECT_EQ(request_.inputs[0].name, "KEYS");
+  EXPECT_EQ(request_.inputs[0].name, "user");
+  EXPECT_EQ(request_.inputs[0].datatype, Datatype::kInt64);
   EXPECT_EQ(request_.inputs[0].shape.values().size(), 1u);
   EXPECT_EQ(request_.inputs[0].shape.dims[0], 3);
   EXPECT_EQ(AsText(request_.inputs[0].bytes).data(), bytes.data());
   EXPECT_TRUE(decoder_.wants_binary("anything"));
-  const std::vector<TensorMetadata> two = {keys, keys};
-  const TensorMetadata text{.name = "TEXT", .datatype = Datatype::kBytes, .shape = {-1}};
-  const auto code_of = [&](std::string_view body, std::span<const TensorMetadata> inputs) {
-    decoder_.Reset();
-    return decoder_.DecodeRaw(AsBytes(body), inputs, &request_).code();
-  };
-  EXPECT_EQ(code_of(bytes, two), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(code_of(bytes, {}), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(code_of(std::string_view(bytes).substr(1), {&keys, 1}),
-            absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(code_of(bytes, {&text, 1}), absl::StatusCode::kInvalidArgument);
+  decoder_.Reset();
+  request_ = InferenceRequest();
+  EXPECT_EQ(decoder_.DecodeRaw(AsBytes(std::string_view(bytes).substr(1)), "user", &request_),
+            absl::InvalidArgumentError("input 'user': 23 bytes are no whole number of INT64 keys"));
+  ASSERT_TRUE(decoder_.DecodeRaw({}, "user", &request_).ok());
+  EXPECT_EQ(request_.inputs[0].shape.dims[0], 0);
+}
+
+// Catches: a position that counts from the list, and "does not parse" of JSON that does.
+TEST_F(InferCodecTest, SaysWhereInTheBodyAnElementIsWrong) {
+  const std::string input = R"({"inputs":[{"name":"a","shape":[2],"datatype":"INT64","data":[1,)";
+  for (const auto& [element, found] : std::vector<std::pair<std::string, std::string>>{
+           {"true", "true or false"}, {"null", "null"}, {"{}", "an object"}}) {
+    EXPECT_EQ(Decode(input + " " + element + "]}]}").message(),
+              absl::StrCat("input 'a': expected a number at byte ", input.size() + 1,
+                           " of the JSON, found ", found));
+  }
+  EXPECT_EQ(DecodeInput(R"("name":"a","shape":7)").message(),
+            "expected an array at byte 31 of the JSON, found a number");
+  EXPECT_EQ(Decode(R"({"inputs":[],"id":1})").message(),
+            "expected a string at byte 18 of the JSON, found a number");
 }
 
 // As Triton does: JSON has no form for them that all agree on.

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
@@ -55,6 +56,7 @@ void InferDecoder::Reset() {
   ClearTensorList(&outputs_);
   binary_by_default_ = false;
   is_delete_ = false;
+  non_finite_ = NonFinite::kNull;
   failed_in_syntax_ = false;
   tensors_.Release();
 }
@@ -80,32 +82,23 @@ absl::Status InferDecoder::Decode(const Body& body, BufferPool& pool, size_t ten
   if (json_bytes > 0) {
     HPS_ASSIGN_OR_RETURN(tensors_, pool.Acquire(json_bytes, BufferPool::Use::kRequest));
   }
-  HPS_RETURN_IF_ERROR(ParseData());
+  HPS_RETURN_IF_ERROR(ParseData(body.json.data()));
   for (const Input& input : inputs_) request->inputs.push_back(input.tensor);
   for (const OutputChoice& output : outputs_) request->output_names.push_back(output.name);
   return absl::OkStatus();
 }
 
-absl::Status InferDecoder::DecodeRaw(std::span<const std::byte> bytes,
-                                     std::span<const TensorMetadata> inputs,
+absl::Status InferDecoder::DecodeRaw(std::span<const std::byte> bytes, std::string table,
                                      InferenceRequest* request) {
-  if (inputs.size() != 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a request without JSON (Inference-Header-Content-Length: 0) is for models "
-                     "of one input; this one has ",
-                     inputs.size()));
+  if (bytes.size() % sizeof(int64_t) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("input '", table, "': ", bytes.size(),
+                                                   " bytes are no whole number of INT64 keys"));
   }
-  const size_t element_bytes = DatatypeBytes(inputs[0].datatype);
-  if (element_bytes == 0 || bytes.size() % element_bytes != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("input '", inputs[0].name, "': ", bytes.size(),
-                                                   " bytes are no elements of ",
-                                                   View(DatatypeName(inputs[0].datatype))));
-  }
-  raw_name_ = inputs[0].name;
+  raw_name_ = std::move(table);
   InputTensor& input = request->inputs.emplace_back();
   input.name = raw_name_;
-  input.datatype = inputs[0].datatype;
-  input.shape.dims[0] = static_cast<int64_t>(bytes.size() / element_bytes);
+  input.datatype = Datatype::kInt64;
+  input.shape.dims[0] = static_cast<int64_t>(bytes.size() / sizeof(int64_t));
   input.shape.dim_count = 1;
   input.bytes = bytes;
   binary_by_default_ = true;
@@ -161,6 +154,14 @@ void InferDecoder::ReadRequestParameters(JsonReader& json, InferenceRequest* req
       json.ReadBool(&binary_by_default_);
     } else if (key == "delete") {
       json.ReadBool(&is_delete_);
+    } else if (key == "nonfinite") {
+      std::string_view name;
+      if (json.Peek() == JsonKind::kString && !json.ReadString(&name)) return;
+      if (name != "text" && name != "null") {
+        json.Fail(absl::InvalidArgumentError(absl::StrCat(
+            "parameter 'nonfinite' is \"text\" or \"null\", not '", Short(name), "'")));
+      }
+      non_finite_ = name == "text" ? NonFinite::kText : NonFinite::kNull;
     } else {
       json.SkipValue();
     }
@@ -363,13 +364,13 @@ absl::Status InferDecoder::PlaceBinary(std::span<const std::byte> binary) {
   return absl::OkStatus();
 }
 
-absl::Status InferDecoder::ParseData() {
+absl::Status InferDecoder::ParseData(const char* body) {
   std::span<std::byte> rest = tensors_.bytes();
   for (Input& input : inputs_) {
     if (input.has_binary_size) continue;
     const size_t bytes = input.element_count * DatatypeBytes(input.tensor.datatype);
     const absl::Status parsed =
-        ParseTensorText(input.data, input.tensor.datatype, rest.first(bytes));
+        ParseTensorText(input.data, body, input.tensor.datatype, rest.first(bytes));
     if (!parsed.ok()) {
       return absl::Status(parsed.code(), absl::StrCat("input '", Short(input.tensor.name),
                                                       "': ", parsed.message()));

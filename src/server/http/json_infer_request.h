@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/json_writer.h"
 #include "server/core/inference_call.h"
-#include "server/core/model_repository.h"
 #include "server/http/json_reader.h"
 #include "server/net/buffer_pool.h"
 
@@ -46,11 +46,10 @@ class InferDecoder {
   absl::Status Decode(const Body& body, BufferPool& pool, size_t tensor_bytes_max,
                       InferenceRequest* request);
 
-  // The same for a body without JSON, which is the bytes of the model's one input: of one
-  // dimension, as many elements as there are; every output comes as bytes, as nothing could ask for
-  // it otherwise. Errors: INVALID_ARGUMENT (the model has not exactly one input, or the bytes are
-  // no whole number of its elements).
-  absl::Status DecodeRaw(std::span<const std::byte> bytes, std::span<const TensorMetadata> inputs,
+  // The same for a body without JSON, which is the INT64 keys of one table: [n], as many as there
+  // are. Every output comes as bytes, as nothing could ask for it otherwise. Errors:
+  // INVALID_ARGUMENT (no whole number of keys).
+  absl::Status DecodeRaw(std::span<const std::byte> bytes, std::string table,
                          InferenceRequest* request);
 
   // Whether the client wants this output as bytes behind the JSON.
@@ -58,6 +57,9 @@ class InferDecoder {
 
   // Whether the request has the parameter `delete: true`, which a change of rows may have.
   bool is_delete() const { return is_delete_; }
+
+  // How outputs in JSON write NaN and the infinities: the parameter `nonfinite`.
+  NonFinite non_finite() const { return non_finite_; }
 
   // Whether the last error was one of syntax (and not of what the JSON says).
   bool failed_in_syntax() const { return failed_in_syntax_; }
@@ -88,13 +90,14 @@ class InferDecoder {
   absl::Status CheckInputs(size_t tensor_bytes_max, uint64_t* json_bytes);
   absl::Status CheckInput(Input& input);
   absl::Status PlaceBinary(std::span<const std::byte> binary);
-  absl::Status ParseData();
+  absl::Status ParseData(const char* body);
 
   std::vector<Input> inputs_;
-  std::string raw_name_;  // of a raw request's input
+  std::string raw_name_;  // of the input of a body without JSON
   std::vector<OutputChoice> outputs_;
   bool binary_by_default_ = false;
   bool is_delete_ = false;
+  NonFinite non_finite_ = NonFinite::kNull;
   bool failed_in_syntax_ = false;
   BufferPool::Lease tensors_;
 };

@@ -33,13 +33,14 @@ uint64_t ElementTextMax(Datatype datatype) {
   }
 }
 
-absl::Status WriteElements(const OutputTensor& output, uint64_t bytes_max, std::string* out) {
+absl::Status WriteElements(const OutputTensor& output, NonFinite non_finite, uint64_t bytes_max,
+                           std::string* out) {
   const std::span<const std::byte> elements(output.data, output.byte_count);
   // Each piece is written as an array of its own; then a comma joins it to the one before.
   size_t begin = 0;
   do {
     const size_t open_at = out->size();
-    JsonWriter json(out);
+    JsonWriter json(out, non_finite);
     WriteTensorText(elements.subspan(begin, std::min(kPieceBytes, elements.size() - begin)),
                     output.datatype, json);
     if (begin > 0) (*out)[open_at] = ',';
@@ -83,7 +84,7 @@ absl::Status EncodeAnswer(const InferenceCall& call, const InferDecoder& choices
       *binary_bytes += output.byte_count;
     } else if (HasTextForm(output.datatype)) {
       json.Name("data");
-      HPS_RETURN_IF_ERROR(WriteElements(output, bytes_max, out));
+      HPS_RETURN_IF_ERROR(WriteElements(output, choices.non_finite(), bytes_max, out));
     } else {
       return absl::InvalidArgumentError("an output can't be sent as JSON: ask for binary data");
     }

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cstring>
+#include <iterator>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
@@ -100,6 +101,17 @@ bool JsonReader::Expected(std::string_view what) {
       " at byte ", at_ - begin_, at_ == end_ ? ", where it ends" : "")));
 }
 
+// As Expected, where a value of another kind may be, which does parse.
+bool JsonReader::ExpectedKind(std::string_view what) {
+  static constexpr const char* kFound[] = {"an object", "an array",      "a string",
+                                           "a number",  "true or false", "null"};
+  const auto kind = static_cast<size_t>(Peek());
+  if (!ok() || kind >= std::size(kFound)) return Expected(what);
+  return Fail(absl::InvalidArgumentError(
+      absl::StrCat("expected ", absl::string_view(what.data(), what.size()), " at byte ",
+                   at_ - begin_, " of the JSON, found ", kFound[kind])));
+}
+
 void JsonReader::SkipBlanks() {
   while (at_ != end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\t' || *at_ == '\r')) ++at_;
 }
@@ -137,11 +149,11 @@ bool JsonReader::Enter() {
 }
 
 bool JsonReader::BeginObject() {
-  return Peek() == JsonKind::kObject ? Enter() : Expected("an object");
+  return Peek() == JsonKind::kObject ? Enter() : ExpectedKind("an object");
 }
 
 bool JsonReader::BeginArray() {
-  return Peek() == JsonKind::kArray ? Enter() : Expected("an array");
+  return Peek() == JsonKind::kArray ? Enter() : ExpectedKind("an array");
 }
 
 bool JsonReader::NextItem(char closing) {
@@ -164,6 +176,7 @@ bool JsonReader::NextItem(char closing) {
 
 bool JsonReader::NextMember(std::string_view* key) {
   if (!NextItem('}')) return false;
+  if (Peek() != JsonKind::kString) return Expected("a string");
   if (!ReadString(key)) return false;
   SkipBlanks();
   if (at_ == end_ || *at_ != ':') return Expected("':'");
@@ -179,7 +192,7 @@ bool JsonReader::NextElement() {
 }
 
 bool JsonReader::ReadString(std::string_view* value) {
-  if (Peek() != JsonKind::kString) return Expected("a string");
+  if (Peek() != JsonKind::kString) return ExpectedKind("a string");
   char* const begin = ++at_;
   char* to = begin;
   while (at_ != end_ && *at_ != '"') {
@@ -247,13 +260,13 @@ bool JsonReader::Literal(std::string_view word) {
 }
 
 bool JsonReader::ReadBool(bool* value) {
-  if (Peek() != JsonKind::kBool) return Expected("true or false");
+  if (Peek() != JsonKind::kBool) return ExpectedKind("true or false");
   *value = *at_ == 't';
   return Literal(*value ? "true" : "false");
 }
 
 bool JsonReader::ReadNumber(std::string_view* text) {
-  if (Peek() != JsonKind::kNumber) return Expected("a number");
+  if (Peek() != JsonKind::kNumber) return ExpectedKind("a number");
   const std::string_view rest(at_, static_cast<size_t>(end_ - at_));
   const size_t length = NumberLength(rest);
   if (length == 0) return Expected("a number");
@@ -271,7 +284,7 @@ bool JsonReader::ReadInt64(int64_t* value) {
       std::from_chars(text.data(), text.data() + text.size(), *value);
   if (result.ec == std::errc() && result.ptr == text.data() + text.size()) return true;
   at_ = before;
-  return Expected("an integer of 64 bits");
+  return ExpectedKind("an integer of 64 bits");
 }
 
 bool JsonReader::ReadUint64(uint64_t* value) {
@@ -282,7 +295,7 @@ bool JsonReader::ReadUint64(uint64_t* value) {
       std::from_chars(text.data(), text.data() + text.size(), *value);
   if (result.ec == std::errc() && result.ptr == text.data() + text.size()) return true;
   at_ = before;
-  return Expected("a non-negative integer of 64 bits");
+  return ExpectedKind("a non-negative integer of 64 bits");
 }
 
 bool JsonReader::SkipString() {

@@ -29,8 +29,10 @@ class JsonReader {
  public:
   static constexpr size_t kDepthMax = 32;
 
-  explicit JsonReader(std::span<char> text)
-      : begin_(text.data()), at_(text.data()), end_(text.data() + text.size()) {}
+  explicit JsonReader(std::span<char> text) : JsonReader(text, text.data()) {}
+  // `text` is one value of the JSON that begins at `begin`, from where messages count bytes.
+  JsonReader(std::span<char> text, const char* begin)
+      : begin_(begin), at_(text.data()), end_(text.data() + text.size()) {}
 
   JsonKind Peek();  // of the next value; kEnd when only blanks are left
 
@@ -65,6 +67,7 @@ class JsonReader {
  private:
   void SkipBlanks();
   bool Expected(std::string_view what);
+  bool ExpectedKind(std::string_view what);
   bool Enter();
   bool NextItem(char closing);
   bool Unescape(char** to);
@@ -74,7 +77,7 @@ class JsonReader {
   bool SkipScalar();
   bool Literal(std::string_view word);
 
-  char* const begin_;
+  const char* const begin_;
   char* at_;
   char* const end_;
   size_t depth_ = 0;

@@ -98,6 +98,18 @@ TEST(JsonReaderTest, SaysWhatWasExpectedWhere) {
   EXPECT_EQ(Skip("[1 2]").message(), "the JSON does not parse: expected ',' or ']' at byte 3");
   EXPECT_EQ(Skip("[1").message(),
             "the JSON does not parse: expected ',' or ']' at byte 2, where it ends");
+  std::string text = R"([ {"a": 1.5} ])";
+  JsonReader json(std::span<char>(text).subspan(8), text.data());
+  int64_t value = 0;
+  EXPECT_FALSE(json.ReadInt64(&value));
+  EXPECT_EQ(json.status().message(),
+            "expected an integer of 64 bits at byte 8 of the JSON, found a number");
+  std::string_view key;
+  std::string no_key = "{1:2}";
+  JsonReader object{std::span<char>(no_key)};
+  object.BeginObject();
+  EXPECT_FALSE(object.NextMember(&key));
+  EXPECT_EQ(object.status().message(), "the JSON does not parse: expected a string at byte 1");
 }
 
 TEST(JsonReaderTest, AFailedReaderStaysFailed) {

@@ -1,6 +1,7 @@
 // Every request that is wrong gets the answer that the documentation names, and costs nobody else
 // anything: the server answers on, and nothing stays behind.
 #include "server/http/compression.h"
+#include "server/http/head_check.h"
 #include "server/http/http_connection.h"
 #include "server/http/test_http_world.h"
 
@@ -16,8 +17,8 @@ struct Case {
 
 std::string Infer(std::string_view body) { return Post(kInferPath, body); }
 std::string Raw(std::string_view fields, std::string_view body = "") {
-  return absl::StrCat("POST /v2/models/emb/infer HTTP/1.1\r\nHost: x\r\n", std::string(fields),
-                      "\r\n", std::string(body));
+  return absl::StrCat("POST /v2/models/emb/infer HTTP/1.1\r\nHost: localhost\r\n",
+                      std::string(fields), "\r\n", std::string(body));
 }
 std::string Input(std::string_view members) {
   return Infer(absl::StrCat("{\"inputs\":[{", std::string(members), "}]}"));
@@ -34,7 +35,7 @@ std::vector<Case> FramingCases() {
       {"a TLS hello", std::string("\x16\x03\x01\0\x05\r\n\r\n", 9), 400, false},
       {"bare LF", "GET /v2 HTTP/1.1\nHost: x\n\n", 400, false},
       {"no Host", "GET /v2 HTTP/1.1\r\n\r\n", 400, false},
-      {"obs-fold", "GET /v2 HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n", 400, false},
+      {"obs-fold", "GET /v2 HTTP/1.1\r\nHost: localhost\r\nA: b\r\n c\r\n\r\n", 400, false},
       {"space before colon", Raw("Content-Length : 2\r\n", "{}"), 400, false},
       {"two lengths", Raw("Content-Length: 2\r\nContent-Length: 3\r\n", "{}"), 400, false},
       {"the same length twice", Raw("Content-Length: 2\r\nContent-Length: 2\r\n", "{}"), 400,
@@ -56,8 +57,15 @@ std::vector<Case> FramingCases() {
        413, false},
       {"huge body", Raw("Content-Length: 99999999999\r\n"), 413, false},
       {"large head", "GET /v2 HTTP/1.1\r\nA: " + std::string(20'000, 'b'), 431, false},
-      {"long query", Get("/v2?" + std::string(5000, 'q')), 400, false},
-      {"version 2", "GET /v2 HTTP/2.0\r\nHost: x\r\n\r\n", 505, false},
+      {"no host", "GET /v2 HTTP/1.1\r\nHost: a/b\r\n\r\n", 400, false},
+      {"another name", "GET /v2 HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421},
+      {"long query", Get("/v2?" + std::string(9000, 'q')), 414, false},
+      {"long path", Get("/" + std::string(20'000, 'a')), 414, false},
+      {"bad percent-encoding", Get("/v2/models/%6/ready"), 400, false},
+      {"a control character in a name", Get("/v2/models/e%00/ready"), 400, false},
+      {"an encoded slash", Get("/v2%2Fhealth/live"), 404},
+      {"a blank in the target", Get("/v2/health live"), 400, false},
+      {"version 2", "GET /v2 HTTP/2.0\r\nHost: localhost\r\n\r\n", 505, false},
       {"unknown expectation", Raw("Content-Length: 2\r\nExpect: tea\r\n", "{}"), 417},
       {"unknown content coding", Raw("Content-Length: 2\r\nContent-Encoding: br\r\n", "{}"), 415},
       {"not gzip", Raw("Content-Length: 2\r\nContent-Encoding: gzip\r\n", "{}"), 400},
@@ -66,7 +74,13 @@ std::vector<Case> FramingCases() {
       {"JSON length not a number",
        Raw("Content-Length: 2\r\nInference-Header-Content-Length: x\r\n", "{}"), 400, false},
       {"get of infer", Get(kInferPath), 405},
-      {"unknown method", "BREW /v2 HTTP/1.1\r\nHost: x\r\n\r\n", 405},
+      {"unknown method", "BREW /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n", 501},
+      {"unknown method of a page", "BREW / HTTP/1.1\r\nHost: localhost\r\n\r\n", 501},
+      {"method that no path takes", "PUT /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n", 405},
+      {"post of an unknown page", Post("/v1/models/emb:predict", "{}"), 404},
+      {"post of an unknown page with data", Post("/api/nothing", "{}"), 404},
+      {"post of a page", Post("/metrics", "{}"), 405},
+      {"unknown method of an unknown path", "BREW /x HTTP/1.1\r\nHost: localhost\r\n\r\n", 404},
       {"post of metadata", Post("/v2/models/emb", "{}"), 405},
       {"unknown path", Get("/v2/models/emb/x"), 404},
       {"unknown model", Post("/v2/models/x/infer", R"({"inputs":[]})"), 404},
@@ -165,7 +179,7 @@ TEST_F(MalformedRequestTest, ARequestThatIsCutOffGetsNoAnswer) {
 TEST_F(MalformedRequestTest, WhatIsSmuggledIsNoRequest) {
   const auto client = Connect();
   client->Send(Raw("Content-Length: 30\r\nTransfer-Encoding: chunked\r\n",
-                   "0\r\n\r\nGET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"));
+                   "0\r\n\r\nGET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"));
   EXPECT_EQ(client->Read().code, 400);
   EXPECT_EQ(client->Read().code, 0);
 }
@@ -188,7 +202,7 @@ TEST_F(MalformedRequestTest, ABodyThatIsRefusedIsNotReset) {
 // token.
 TEST_F(MalformedRequestTest, OnlyInferencesHaveLargeBodies) {
   const std::string large(70'000, ' ');
-  const std::string probe = "GET /v2/health/live HTTP/1.1\r\nHost: x\r\n";
+  const std::string probe = "GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n";
   const auto sent_to_index = [](std::string_view body, std::string_view fields) {
     return Post("/v2/repository/index", body, fields);
   };
@@ -198,7 +212,7 @@ TEST_F(MalformedRequestTest, OnlyInferencesHaveLargeBodies) {
   EXPECT_EQ(Ask(absl::StrCat(probe, "Content-Length: 65537\r\n\r\n")).code, 413);
   EXPECT_EQ(Ask(absl::StrCat(probe, "Transfer-Encoding: chunked\r\n\r\n11171\r\n")).code, 413);
   EXPECT_EQ(Ask(sent_to_index(large, "")).code, 413);
-  const std::string nowhere = "GET /v2/nowhere HTTP/1.1\r\nHost: x\r\n";
+  const std::string nowhere = "GET /v2/nowhere HTTP/1.1\r\nHost: localhost\r\n";
   EXPECT_EQ(Ask(nowhere + "Content-Length: 99999999\r\n\r\n").code, 404);
   BufferPool pool(1 << 20, 0);
   const std::array<std::span<const std::byte>, 1> piece = {AsBytes(std::string_view(large))};

@@ -1,7 +1,7 @@
 #include "server/http/request_head.h"
 
 #include <algorithm>
-#include <cctype>
+#include <array>
 #include <charconv>
 #include <cstring>
 #include <memory>
@@ -9,10 +9,13 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "boost/beast/http/basic_parser.hpp"
 #include "boost/beast/http/error.hpp"
 #include "boost/beast/http/field.hpp"
 #include "boost/beast/http/verb.hpp"
+#include "server/http/host.h"
 
 namespace hps::server {
 namespace {
@@ -23,13 +26,6 @@ namespace http = boost::beast::http;
 using BeastError = boost::beast::error_code;
 
 std::string_view View(boost::beast::string_view text) { return {text.data(), text.size()}; }
-
-bool EqualIgnoringCase(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
-    return std::tolower(static_cast<unsigned char>(x)) ==
-           std::tolower(static_cast<unsigned char>(y));
-  });
-}
 
 bool IsControl(char c) {
   const auto byte = static_cast<unsigned char>(c);
@@ -55,25 +51,20 @@ Coding CodingOf(std::string_view name) {
   return EqualIgnoringCase(name, "deflate") ? Coding::kDeflate : Coding::kUnknown;
 }
 
-// The first coding of the list that the server has and the client did not exclude.
-Coding AcceptedCoding(std::string_view list) {
-  while (!list.empty()) {
-    const std::string_view token = NextToken(&list);
-    const size_t semicolon = std::min(token.find(';'), token.size());
-    const Coding coding = CodingOf(Trim(token.substr(0, semicolon)));
-    std::string_view quality = token.substr(semicolon);
-    quality.remove_prefix(std::min(quality.find("q="), quality.size()));
-    const bool excluded =
-        quality.size() > 2 && quality.substr(2).find_first_not_of("0. ") == std::string_view::npos;
-    if (!excluded && (coding == Coding::kGzip || coding == Coding::kDeflate)) return coding;
-  }
-  return Coding::kIdentity;
+template <typename T, typename... Base>
+bool ParseNumber(std::string_view text, T* value, Base... base) {
+  const std::from_chars_result result =
+      std::from_chars(text.data(), text.data() + text.size(), *value, base...);
+  return result.ec == std::errc() && result.ptr == text.data() + text.size();
 }
 
-bool ParseLength(std::string_view text, uint64_t* value) {
-  const std::from_chars_result result =
-      std::from_chars(text.data(), text.data() + text.size(), *value);
-  return result.ec == std::errc() && result.ptr == text.data() + text.size();
+// The weight of an element of Accept-Encoding; 0 also for one that is no number from 0 to 1.
+float WeightOf(std::string_view element) {
+  const std::string_view parameter = Trim(element.substr(element.rfind(';') + 1));
+  if (!parameter.starts_with("q=") && !parameter.starts_with("Q=")) return 1;
+  float weight = 0;
+  const bool is_number = ParseNumber(parameter.substr(2), &weight);
+  return is_number && weight > 0 && weight <= 1 ? weight : 0;
 }
 
 void SetError(HttpError* error, int code, const char* message,
@@ -81,10 +72,15 @@ void SetError(HttpError* error, int code, const char* message,
   *error = {.code = code, .message = message, .reason = reason, .allow = {}};
 }
 
+void SetTargetTooLong(HttpError* error) {
+  *error = {
+      .code = 414,
+      .message = absl::StrCat("the request's target is larger than ", kTargetBytesMax, " bytes"),
+      .reason = BadRequestReason::kLimit,
+      .allow = {}};
+}
+
 void Explain(const BeastError& failure, HttpError* error) {
-  if (failure == http::error::bad_version) {
-    return SetError(error, 505, "the server speaks HTTP/1.1 and HTTP/1.0");
-  }
   if (failure == http::error::header_limit || failure == http::error::buffer_overflow) {
     return SetError(error, 431, "the request's head is too large", BadRequestReason::kLimit);
   }
@@ -94,16 +90,73 @@ void Explain(const BeastError& failure, HttpError* error) {
             .allow = {}};
 }
 
-void SetTarget(std::string_view target, RequestHead* head) {
-  for (const std::string_view scheme : {"http://", "https://"}) {
-    if (!target.starts_with(scheme)) continue;
-    target.remove_prefix(scheme.size());
-    target.remove_prefix(std::min(target.find('/'), target.size()));
-    if (target.empty()) target = "/";
+bool IsVersion(std::string_view text) {
+  const auto is_digit = [&](size_t at) {
+    return absl::ascii_isdigit(static_cast<unsigned char>(text[at]));
+  };
+  return text.size() == 8 && text.starts_with("HTTP/") && is_digit(5) && text[6] == '.' &&
+         is_digit(7);
+}
+
+Method MethodOf(std::string_view name) {
+  if (name == "GET") return Method::kGet;
+  if (name == "HEAD") return Method::kHead;
+  if (name == "POST") return Method::kPost;
+  for (const std::string_view known : {"PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"}) {
+    if (name == known) return Method::kOther;
   }
-  const size_t end = std::min(target.find('?'), target.size());
-  head->path = target.substr(0, end);
-  head->query = target.substr(std::min(end + 1, target.size()));
+  return Method::kUnknown;
+}
+
+// Decodes "%6d" in place, once. An encoded "/" stays as it is: it is part of a segment, and no name
+// has one. Nullopt: a "%" without two digits, or a control character. Else the new length.
+std::optional<size_t> DecodePath(std::span<char> path) {
+  size_t length = 0;
+  for (size_t i = 0; i < path.size(); ++i) {
+    path[length] = path[i];
+    if (path[i] == '%') {
+      uint8_t byte = 0;
+      if (path.size() - i < 3 || !ParseNumber(std::string_view(&path[i + 1], 2), &byte, 16) ||
+          absl::ascii_iscntrl(byte)) {
+        return std::nullopt;
+      }
+      if (byte != '/') {
+        path[length] = static_cast<char>(byte);
+        i += 2;
+      }
+    }
+    ++length;
+  }
+  return length;
+}
+
+// False: `error` says why.
+bool ReadTarget(std::span<char> target, RequestHead* head, HttpError* error) {
+  if (target.size() > kTargetBytesMax) {
+    SetTargetTooLong(error);
+    return false;
+  }
+  const std::string_view text(target.data(), target.size());
+  size_t path_begin = 0;
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!EqualIgnoringCase(text.substr(0, scheme.size()), scheme)) continue;
+    path_begin = std::min(text.find_first_of("/?", scheme.size()), text.size());
+    const size_t host_bytes = path_begin - scheme.size();
+    if (!ParseHost(text.substr(scheme.size(), host_bytes), &head->host) || head->host.empty()) {
+      SetError(error, 400, "the request's target has no valid host");
+      return false;
+    }
+  }
+  const size_t path_end = std::min(text.find('?', path_begin), text.size());
+  const std::optional<size_t> length =
+      DecodePath(target.subspan(path_begin, path_end - path_begin));
+  if (!length) {
+    SetError(error, 400, "the path has an invalid percent-encoding");
+    return false;
+  }
+  head->path = path_begin > 0 && *length == 0 ? "/" : text.substr(path_begin, *length);
+  head->query = text.substr(std::min(path_end + 1, text.size()));
+  return true;
 }
 
 }  // namespace
@@ -114,7 +167,11 @@ std::optional<size_t> HeadEnd::Find(std::string_view text, HttpError* error) {
     if (end == std::string_view::npos || end >= kHeadBytesMax) {
       seen_ = text.size();
       if (text.size() < kHeadBytesMax) return std::nullopt;
-      SetError(error, 431, "the request's head is larger than 16 KiB", BadRequestReason::kLimit);
+      if (line_begin_ == 0 && text.substr(0, kHeadBytesMax).find(' ') != std::string_view::npos) {
+        SetTargetTooLong(error);
+      } else {
+        SetError(error, 431, "the request's head is larger than 16 KiB", BadRequestReason::kLimit);
+      }
       return std::nullopt;
     }
     if (end == line_begin_ || text[end - 1] != '\r') {
@@ -131,6 +188,44 @@ std::optional<size_t> HeadEnd::Find(std::string_view text, HttpError* error) {
   }
 }
 
+// What all Accept-Encoding fields of a request say of each coding (RFC 9110 12.5.3).
+class CodingWeights {
+ public:
+  void Add(std::string_view list) {
+    while (!list.empty()) {
+      const std::string_view element = NextToken(&list);
+      const std::string_view name = Trim(element.substr(0, element.find(';')));
+      const Coding coding = CodingOf(name);
+      if (name == "*") {
+        other_ = WeightOf(element);
+      } else if (!name.empty() && coding != Coding::kUnknown) {
+        weights_[static_cast<size_t>(coding)] = WeightOf(element);
+      }
+    }
+  }
+
+  // The coding of the highest weight; of equal ones gzip, then deflate. Nothing that is not named
+  // is used, but for identity, which comes last then.
+  Coding best() const {
+    const Coding packed =
+        of(Coding::kGzip) >= of(Coding::kDeflate) ? Coding::kGzip : Coding::kDeflate;
+    const bool is_used = of(packed) > 0 && of(packed) >= of(Coding::kIdentity);
+    return is_used ? packed : Coding::kIdentity;
+  }
+  bool refuses_identity() const { return of(Coding::kIdentity) == 0; }
+
+ private:
+  static constexpr float kUnnamed = -1;
+
+  float of(Coding coding) const {
+    const float weight = weights_[static_cast<size_t>(coding)];
+    return weight == kUnnamed ? other_ : weight;
+  }
+
+  std::array<float, 3> weights_ = {kUnnamed, kUnnamed, kUnnamed};
+  float other_ = kUnnamed;  // of "*"
+};
+
 // What the parser's callbacks leave for the functions below.
 class RequestParser::Impl final : public http::basic_parser<true> {
  public:
@@ -140,6 +235,7 @@ class RequestParser::Impl final : public http::basic_parser<true> {
     body_limit(boost::none);
   }
 
+  std::span<char> text;  // of the head
   RequestHead* head = nullptr;
   HttpError* error = nullptr;
   bool refused = false;  // by a callback, which has explained why in `error`
@@ -156,18 +252,14 @@ class RequestParser::Impl final : public http::basic_parser<true> {
     failure = http::error::bad_value;
   }
 
-  void on_request_impl(http::verb verb, boost::beast::string_view, boost::beast::string_view target,
-                       int version, BeastError& failure) override {
-    head->method = verb == http::verb::get    ? Method::kGet
-                   : verb == http::verb::head ? Method::kHead
-                   : verb == http::verb::post ? Method::kPost
-                                              : Method::kOther;
-    SetTarget(View(target), head);
-    is_1_1_ = version == 11;
-    head->is_1_0 = !is_1_1_;
-    if (head->query.size() > kQueryBytesMax) {
-      Refuse(failure, 400, "the query is larger than 4 KiB", BadRequestReason::kLimit);
-    }
+  void on_request_impl(http::verb, boost::beast::string_view method,
+                       boost::beast::string_view target, int version,
+                       BeastError& failure) override {
+    head->method = MethodOf(View(method));
+    head->is_1_0 = version == 10;
+    const auto target_begin = static_cast<size_t>(target.data() - text.data());
+    refused = !ReadTarget(text.subspan(target_begin, target.size()), head, error);
+    if (refused) failure = http::error::bad_value;
   }
 
   void on_response_impl(int, boost::beast::string_view, int, BeastError&) override {}
@@ -182,15 +274,14 @@ class RequestParser::Impl final : public http::basic_parser<true> {
                BeastError& failure) {
     switch (field) {
       case http::field::host:
-        if (std::exchange(has_host_, true)) Refuse(failure, 400, "the request has two Host fields");
-        return;
+        return OnHost(value, failure);
       case http::field::content_length:
-        if (std::exchange(has_length_, true) || !ParseLength(value, &head->content_length)) {
+        if (std::exchange(has_length_, true) || !ParseNumber(value, &head->content_length)) {
           Refuse(failure, 400, "Content-Length is not one number");
         }
         return;
       case http::field::transfer_encoding:
-        if (has_length_ || head->chunked || !is_1_1_) {
+        if (has_length_ || head->chunked || head->is_1_0) {
           return Refuse(failure, 400, "Transfer-Encoding beside another framing of the body");
         }
         head->chunked = true;
@@ -204,7 +295,7 @@ class RequestParser::Impl final : public http::basic_parser<true> {
             std::exchange(has_coding_, true) ? Coding::kUnknown : CodingOf(value);
         return;
       case http::field::accept_encoding:
-        head->accepted_coding = AcceptedCoding(value);
+        accepted_codings_.Add(value);
         return;
       case http::field::expect:
         head->expects_continue = EqualIgnoringCase(value, "100-continue");
@@ -221,15 +312,29 @@ class RequestParser::Impl final : public http::basic_parser<true> {
     }
     if (!EqualIgnoringCase(name, "Inference-Header-Content-Length")) return;
     uint64_t bytes = 0;
-    if (head->json_bytes || !ParseLength(value, &bytes)) {
+    if (head->json_bytes || !ParseNumber(value, &bytes)) {
       return Refuse(failure, 400, "Inference-Header-Content-Length is not one number");
     }
     head->json_bytes = bytes;
   }
 
+  // The host of a target in absolute form counts, not the field (RFC 9112 3.2.2).
+  void OnHost(std::string_view value, BeastError& failure) {
+    std::string_view name;
+    if (std::exchange(has_host_, true)) {
+      return Refuse(failure, 400, "the request has two Host fields");
+    }
+    if (!ParseHost(value, &name)) {
+      return Refuse(failure, 400, "the Host field is no host: expected NAME or NAME:PORT");
+    }
+    if (head->host.empty()) head->host = name;
+  }
+
   void on_header_impl(BeastError& failure) override {
     head->keep_alive = keep_alive();
-    if (is_1_1_ && !has_host_) Refuse(failure, 400, "the request has no Host field");
+    head->accepted_coding = accepted_codings_.best();
+    head->refuses_identity = accepted_codings_.refuses_identity();
+    if (!head->is_1_0 && !has_host_) Refuse(failure, 400, "the request has no Host field");
     head = nullptr;
   }
 
@@ -259,7 +364,7 @@ class RequestParser::Impl final : public http::basic_parser<true> {
 
   void on_finish_impl(BeastError&) override {}
 
-  bool is_1_1_ = false;
+  CodingWeights accepted_codings_;
   bool has_host_ = false;
   bool has_length_ = false;
   bool has_coding_ = false;
@@ -271,20 +376,25 @@ RequestParser::~RequestParser() = default;
 
 void RequestParser::Destroy::operator()(Impl* impl) const { std::destroy_at(impl); }
 
-bool RequestParser::ParseHead(std::string_view text, RequestHead* head, HttpError* error) {
+bool RequestParser::ParseHead(std::span<char> text, RequestHead* head, HttpError* error) {
   static_assert(sizeof(Impl) <= kImplBytes);
   impl_.reset();
   impl_.reset(new (memory_.data()) Impl);
   *head = RequestHead();
   impl_->head = head;
   impl_->error = error;
-  BeastError failure;
-  while (!impl_->is_header_done()) {
-    const size_t used = impl_->put(boost::asio::const_buffer(text.data(), text.size()), failure);
-    text.remove_prefix(used);
-    if (failure && failure != http::error::need_more) break;
-    if (failure == http::error::need_more && used == 0) break;
+  impl_->text = text;
+  const std::string_view all(text.data(), text.size());
+  const std::string_view line = all.substr(0, all.find("\r\n"));
+  const std::string_view version = line.substr(line.rfind(' ') + 1);
+  if (IsVersion(version) && version[5] != '1') {
+    SetError(error, 505, "the server speaks HTTP/1.1 and HTTP/1.0");
+    return false;
   }
+  // A higher minor version is read as the highest one that is known (RFC 9110 2.5).
+  if (IsVersion(version) && version[7] > '1') text[line.size() - 1] = '1';
+  BeastError failure;
+  impl_->put(boost::asio::const_buffer(text.data(), text.size()), failure);
   if (!failure) return true;
   if (!impl_->refused) Explain(failure, error);
   return false;

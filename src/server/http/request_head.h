@@ -20,17 +20,24 @@
 namespace hps::server {
 
 inline constexpr size_t kHeadBytesMax = 16 << 10;
-inline constexpr size_t kQueryBytesMax = 4 << 10;
+inline constexpr size_t kTargetBytesMax = 8 << 10;  // path and query
 inline constexpr size_t kChunksMax = 65536;
 
-enum class Method : uint8_t { kGet, kHead, kPost, kOther };
+enum class Method : uint8_t {
+  kGet,
+  kHead,
+  kPost,
+  kOther,    // another one that HTTP has
+  kUnknown,  // HTTP has no such method
+};
 enum class Coding : uint8_t { kIdentity, kGzip, kDeflate, kUnknown };
 
 // Views point into the text that was parsed.
 struct RequestHead {
   Method method = Method::kOther;
-  std::string_view path;
-  std::string_view query;  // without "?"
+  std::string_view host;   // of the target, else of the field Host; empty: the request names none
+  std::string_view path;   // decoded, but for "%2F": it separates no segments
+  std::string_view query;  // without "?", not decoded
   bool keep_alive = false;
   bool is_1_0 = false;
   bool expects_continue = false;
@@ -38,8 +45,9 @@ struct RequestHead {
   bool chunked = false;
   uint64_t content_length = 0;
   Coding content_coding = Coding::kIdentity;
-  Coding accepted_coding = Coding::kIdentity;  // the best that the client takes
-  std::optional<uint64_t> json_bytes;          // Inference-Header-Content-Length
+  Coding accepted_coding = Coding::kIdentity;  // the one that the client prefers
+  bool refuses_identity = false;
+  std::optional<uint64_t> json_bytes;  // Inference-Header-Content-Length
   std::string_view authorization;
 };
 
@@ -48,7 +56,8 @@ class HeadEnd {
  public:
   // Looks at what is there of a head: `text` is everything from its first byte on and may only grow
   // between two calls. The length of the head with its empty line, or nullopt: more is needed.
-  // Errors: 400 for a bare LF and for a folded line, 431 over kHeadBytesMax.
+  // Errors: 400 for a bare LF and for a folded line; over kHeadBytesMax 414 if the target is what
+  // is too long, else 431.
   std::optional<size_t> Find(std::string_view text, HttpError* error);
   void Reset() { seen_ = line_begin_ = 0; }
 
@@ -63,8 +72,9 @@ class RequestParser {
   RequestParser();
   ~RequestParser();
 
-  // `text` is a whole head. Errors (false): 400, 431, 501, 505.
-  bool ParseHead(std::string_view text, RequestHead* head, HttpError* error);
+  // `text` is a whole head; it is changed, as the path is decoded in place. Errors (false): 400,
+  // 414, 501, 505.
+  bool ParseHead(std::span<char> text, RequestHead* head, HttpError* error);
 
   // The next piece of a chunked body.
   struct ChunkStep {

@@ -175,7 +175,13 @@ bool ReadElement(JsonReader& json, Datatype datatype, T* value) {
     return true;
   } else if constexpr (std::is_floating_point_v<T>) {
     std::string_view text;
-    if (!json.ReadNumber(&text)) return false;
+    const bool is_word = json.Peek() == JsonKind::kString;
+    if (!(is_word ? json.ReadString(&text) : json.ReadNumber(&text))) return false;
+    if (is_word && text != "NaN" && text != "Infinity" && text != "-Infinity") {
+      return json.Fail(absl::InvalidArgumentError(
+          absl::StrCat("expected a number, \"NaN\", \"Infinity\" or \"-Infinity\", found \"",
+                       PrintableText(text.substr(0, kQuotedBytesMax)), "\"")));
+    }
     if (ParseFloat(text, value)) return true;
     return json.Fail(absl::InvalidArgumentError("an element does not fit the datatype"));
   } else {
@@ -185,8 +191,7 @@ bool ReadElement(JsonReader& json, Datatype datatype, T* value) {
 }
 
 template <typename T>
-absl::Status ParseElements(std::span<char> text, Datatype datatype, std::span<std::byte> elements) {
-  JsonReader json(text);
+absl::Status ParseElements(JsonReader& json, Datatype datatype, std::span<std::byte> elements) {
   size_t depth = 1;
   size_t index = 0;
   const size_t count = elements.size() / sizeof(T);
@@ -237,10 +242,11 @@ bool HasTextForm(Datatype datatype) {
   return WithElementType(datatype, false, [](auto) { return true; });
 }
 
-absl::Status ParseTensorText(std::span<char> text, Datatype datatype,
+absl::Status ParseTensorText(std::span<char> text, const char* body, Datatype datatype,
                              std::span<std::byte> elements) {
   return WithElementType(datatype, absl::Status(), [&](auto element) {
-    return ParseElements<decltype(element)>(text, datatype, elements);
+    JsonReader json(text, body);
+    return ParseElements<decltype(element)>(json, datatype, elements);
   });
 }
 

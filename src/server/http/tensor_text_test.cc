@@ -16,14 +16,14 @@ namespace {
 
 template <typename T>
 absl::Status Parse(std::string text, Datatype datatype, std::vector<T>* values) {
-  return ParseTensorText(std::span<char>(text), datatype,
+  return ParseTensorText(std::span<char>(text), text.data(), datatype,
                          std::as_writable_bytes(std::span<T>(*values)));
 }
 
 template <typename T>
 std::string Write(const std::vector<T>& values, Datatype datatype) {
   std::string out;
-  JsonWriter json(&out);
+  JsonWriter json(&out, NonFinite::kText);
   WriteTensorText(AsBytes(std::span<const T>(values)), datatype, json);
   return out;
 }
@@ -177,6 +177,14 @@ TEST(TensorTextTest, FloatsTakeEveryValue) {
   EXPECT_EQ(values[5], 0.0f);
   std::vector<float> one(1);
   EXPECT_FALSE(Parse("[1e60]", Datatype::kFp32, &one).ok());
+  ASSERT_TRUE(Parse(R"(["Infinity"])", Datatype::kFp32, &one).ok());
+  EXPECT_EQ(one[0], std::numeric_limits<float>::infinity());
+  EXPECT_FALSE(Parse("[null]", Datatype::kFp32, &one).ok()) << "it may have been any of them";
+  for (const char* text : {"1.5", "nan", "inf", "+Infinity", "", "N", "many"}) {
+    EXPECT_EQ(Parse(std::string("[\"") + text + "\"]", Datatype::kFp32, &one).message(),
+              std::string("expected a number, \"NaN\", \"Infinity\" or \"-Infinity\", found \"") +
+                  text + "\"");
+  }
 }
 
 TEST(TensorTextTest, WritesWhatReadsBack) {
@@ -189,7 +197,7 @@ TEST(TensorTextTest, WritesWhatReadsBack) {
                                      -std::numeric_limits<float>::infinity()};
   const std::string text = Write(values, Datatype::kFp32);
   EXPECT_TRUE(text.starts_with("[0.1,-1.5,3e+38,")) << text;
-  EXPECT_TRUE(text.ends_with(",NaN,-Infinity]")) << text;
+  EXPECT_TRUE(text.ends_with(R"(,"NaN","-Infinity"])")) << text;
   std::vector<float> again(values.size());
   ASSERT_TRUE(Parse(text, Datatype::kFp32, &again).ok());
   for (size_t i = 0; i < values.size(); ++i) {

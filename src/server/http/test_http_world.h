@@ -143,7 +143,9 @@ class FakeRepository final : public ModelRepository {
     ModelMetadata metadata;
     metadata.name = "emb";
     metadata.version = "1";
-    metadata.inputs = {{.name = "KEYS", .datatype = Datatype::kInt64, .shape = {-1}}};
+    metadata.tables = {{.name = "emb/KEYS", .dim = 4}};
+    metadata.inputs = {{.name = "KEYS", .datatype = Datatype::kInt64, .shape = {-1}},
+                       {.name = "NUMKEYS", .datatype = Datatype::kInt32, .shape = {1, 1}}};
     metadata.outputs = {{.name = "ROWS", .datatype = Datatype::kFp32, .shape = {-1, 4}}};
     return metadata;
   }
@@ -257,14 +259,14 @@ class HttpClient {
 };
 
 inline std::string Get(std::string_view path, std::string_view fields = "") {
-  return absl::StrCat("GET ", std::string(path), " HTTP/1.1\r\nHost: x\r\n", std::string(fields),
-                      "\r\n");
+  return absl::StrCat("GET ", std::string(path), " HTTP/1.1\r\nHost: localhost\r\n",
+                      std::string(fields), "\r\n");
 }
 
 inline std::string Post(std::string_view path, std::string_view body,
                         std::string_view fields = "") {
   return absl::StrCat("POST ", std::string(path),
-                      " HTTP/1.1\r\nHost: x\r\nContent-Length: ", body.size(), "\r\n",
+                      " HTTP/1.1\r\nHost: localhost\r\nContent-Length: ", body.size(), "\r\n",
                       std::string(fields), "\r\n", std::string(body));
 }
 

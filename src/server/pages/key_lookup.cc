@@ -3,13 +3,13 @@
 #include <array>
 #include <charconv>
 #include <chrono>
-#include <cmath>
 #include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/json_writer.h"
 #include "base/macros.h"
 #include "base/public_message.h"
 #include "base/text.h"
@@ -56,18 +56,6 @@ absl::StatusOr<Key> ParseKey(const std::string& text) {
       "'key' is to be a decimal number from -2^63 to 2^64 - 1, found '", PrintableText(text), "'"));
 }
 
-void AppendElement(float value, std::string* json) {
-  if (std::isnan(value)) {
-    *json += "\"NaN\"";
-  } else if (std::isinf(value)) {
-    *json += value > 0 ? "\"Infinity\"" : "\"-Infinity\"";
-  } else {
-    std::array<char, 32> digits;
-    const auto written = std::to_chars(digits.data(), digits.data() + digits.size(), value);
-    json->append(digits.data(), written.ptr);
-  }
-}
-
 }  // namespace
 
 absl::StatusOr<KeyQuestion> ParseKeyQuestion(std::string_view query) {
@@ -112,17 +100,16 @@ absl::StatusOr<std::string> AnswerKeyQuestion(Store& store, const KeyQuestion& q
   HPS_RETURN_IF_ERROR(session->Lookup({.queries = {&query, 1}}, nullptr));
   const std::chrono::duration<double> seconds = RealClock().Now() - start;
 
-  std::string json = absl::StrCat("{\"version\":", kAnswerVersion, ",\"table\":");
-  AppendJsonString(question.table, &json);
-  absl::StrAppend(&json, ",\"key\":\"", question.key, "\",\"status\":\"",
-                  std::string(KeyStatusName(status[0])), "\",\"dim\":", row.size(),
-                  ",\"seconds\":", seconds.count(), ",\"row\":[");
-  for (size_t i = 0; i < row.size(); ++i) {
-    if (i > 0) json += ',';
-    AppendElement(row[i], &json);
-  }
-  json += "]}";
-  return json;
+  std::string text;
+  JsonWriter json(&text, NonFinite::kText);
+  json.BeginObject().Member("version", kAnswerVersion);
+  json.Member("table", std::string_view(question.table));
+  json.Member("key", std::string_view(absl::StrCat(question.key)));
+  json.Member("status", KeyStatusName(status[0])).Member("dim", row.size());
+  json.Member("seconds", seconds.count()).Name("row").BeginArray();
+  for (const float element : row) json.Value(element);
+  json.EndArray().EndObject();
+  return text;
 }
 
 }  // namespace hps::server
