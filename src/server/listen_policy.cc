@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "base/secret_file.h"
 
 namespace hps::server {
 namespace {
@@ -51,6 +53,14 @@ absl::Status CheckAddresses(const Config& config) {
   return absl::InvalidArgumentError(absl::StrCat(
       "server.http (", OriginOf(config, "server.http"), ") and server.grpc (",
       OriginOf(config, "server.grpc"), ") are both \"\" (off): there is nothing to serve"));
+}
+
+absl::Status CheckSecrets(const ServerConfig& config) {
+  const bool allowed = config.secrets_readable_by_all;
+  HPS_RETURN_IF_ERROR(CheckSecretFile("[server.security] token_file", config.token_file, allowed));
+  HPS_RETURN_IF_ERROR(
+      CheckSecretFile("[server.security] admin_token_file", config.admin_token_file, allowed));
+  return CheckSecretFile("[server.security] tls_key", config.tls_key, allowed);
 }
 
 }  // namespace hps::server

@@ -23,4 +23,7 @@ absl::Status CheckControl(const ServerConfig& config, bool has_token);
 // Errors: INVALID_ARGUMENT: no protocol for lookups is on; metrics alone answer none.
 absl::Status CheckAddresses(const Config& config);
 
+// Errors: FAILED_PRECONDITION: every user of the machine may read a token or the key of TLS.
+absl::Status CheckSecrets(const ServerConfig& config);
+
 }  // namespace hps::server

@@ -2,6 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
 
 namespace hps::server {
 namespace {
@@ -9,6 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 TEST(ListenPolicyTest, KnowsWhatIsForThisMachineAlone) {
   for (const char* address : {"127.0.0.1:80", "127.1.2.3:80", "localhost:80", "[::1]:80"})
@@ -50,6 +59,29 @@ TEST(ListenPolicyTest, SomethingIsServed) {
   EXPECT_EQ(CheckAddresses(config),
             absl::InvalidArgumentError("server.http (hps.toml:2) and server.grpc (set in code) are "
                                        "both \"\" (off): there is nothing to serve"));
+}
+
+TEST(ListenPolicyTest, SecretsAreNotForEverybody) {
+  const std::string file = testing::TempDir() + "/listen_policy_secret." + std::to_string(getpid());
+  std::ofstream(file) << "secret\n";
+  for (const auto& [setting, member] :
+       {std::pair("token_file", &ServerConfig::token_file),
+        std::pair("admin_token_file", &ServerConfig::admin_token_file),
+        std::pair("tls_key", &ServerConfig::tls_key)}) {
+    ServerConfig config;
+    EXPECT_EQ(CheckSecrets(config), absl::OkStatus());
+    config.*member = file;
+    ASSERT_EQ(chmod(file.c_str(), 0440), 0);
+    EXPECT_EQ(CheckSecrets(config), absl::OkStatus());
+    ASSERT_EQ(chmod(file.c_str(), 0444), 0);
+    const absl::Status refused = CheckSecrets(config);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(refused.message()),
+                StartsWith(absl::StrCat("[server.security] ", setting, ": ")));
+    config.secrets_readable_by_all = true;
+    EXPECT_EQ(CheckSecrets(config), absl::OkStatus());
+  }
+  unlink(file.c_str());
 }
 
 }  // namespace

@@ -121,6 +121,7 @@ class RunningServer final : public Server {
 };
 
 absl::Status RunningServer::Open() {
+  HPS_RETURN_IF_ERROR(server::CheckSecrets(config_.server));
   HPS_ASSIGN_OR_RETURN(store_, Store::Open(config_, OpenMode::kServe));
   open_seconds_ = SecondsSince(started_at_);
   HPS_ASSIGN_OR_RETURN(core_,
@@ -264,9 +265,11 @@ void RunningServer::EndParts() {
 }
 
 absl::Status RunningServer::Reopen() {
-  absl::Status status;
-  for (const auto& protocol : protocols_) status.Update(protocol->Reopen());
-  if (metrics_ != nullptr) status.Update(metrics_->Reopen());
+  absl::Status status = server::CheckSecrets(config_.server);
+  if (status.ok()) {
+    for (const auto& protocol : protocols_) status.Update(protocol->Reopen());
+    if (metrics_ != nullptr) status.Update(metrics_->Reopen());
+  }
   if (status.ok()) {
     LogInfo("certificates and token were read again");
   } else {

@@ -24,6 +24,7 @@ class TokenTest(support.ServerTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.file = self.directory / "token"
+        self.file.touch(0o600)
         self.file.write_text(TOKEN + "\n")
         self.security = f'token_file = "{self.file}"'
 
@@ -83,6 +84,27 @@ class TokenTest(support.ServerTestCase):
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stderr, "^hps: INVALID_ARGUMENT: .*no regular file\n$")
 
+    def test_a_token_that_all_may_read_is_refused(self) -> None:
+        server = self.serve_ready(security=self.security)
+        self.file.write_text("another-token\n")
+        self.file.chmod(0o644)
+        server.process.send_signal(signal.SIGHUP)
+        found = (f"[server.security] token_file: every user of this machine may read '{self.file}' "
+                 "(mode 0644); run `chmod o-r` on it")
+        told = found + ", or set [server.security] secrets_readable_by_all = true"
+        self.await_log("the former certificates or token stay in use: FAILED_PRECONDITION: " + told)
+        self.assertEqual(self.status(server, "/v2", TOKEN), 200)
+        self.assertEqual(self.status(server, "/v2", "another-token"), 401)
+        self.assertEqual(server.stop(), 0)
+        done = subprocess.run([str(support.HPS), "serve", "--config",
+                               str(self.directory / "hps.toml")], timeout=WAIT_S,
+                              capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr),
+                         (1, f"hps: FAILED_PRECONDITION: {told}\n"))
+        server = self.serve_ready(security=self.security + "\nsecrets_readable_by_all = true")
+        self.assertEqual(self.status(server, "/v2", "another-token"), 200)
+        self.await_log("warning " + found)
+
     def test_the_log_tells_what_an_operator_did(self) -> None:
         server = self.serve_ready(security=self.security + "\nrepository_control = true")
         for verb, code in (("unload", 200), ("load", 200)):
@@ -137,6 +159,15 @@ class TlsTest(support.ServerTestCase):
         super().setUp()
         self.certificate, self.key = self.make_certificate("server")
         self.security = f'tls_certificate = "{self.certificate}"\ntls_key = "{self.key}"'
+
+    def test_a_key_that_all_may_read_is_refused(self) -> None:
+        server = self.serve(security=self.security)
+        self.await_tls(server, self.certificate)
+        self.key.chmod(0o604)
+        server.process.send_signal(signal.SIGHUP)
+        self.await_log("[server.security] tls_key: every user of this machine may read "
+                       f"'{self.key}' (mode 0604)")
+        self.await_tls(server, self.certificate)
 
     def ask(self, server, trusted, own: tuple | None = None) -> int:
         context = ssl.create_default_context(cafile=str(trusted))
