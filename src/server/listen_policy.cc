@@ -3,11 +3,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "base/macros.h"
 #include "base/secret_file.h"
 
 namespace hps::server {
 namespace {
+
+constexpr int64_t kCertificateSeconds = int64_t{30} * 24 * 60 * 60;
 
 // Where a setting was turned off, for who has to change it.
 std::string OriginOf(const Config& config, const std::string& name) {
@@ -61,6 +64,22 @@ absl::Status CheckSecrets(const ServerConfig& config) {
   HPS_RETURN_IF_ERROR(
       CheckSecretFile("[server.security] admin_token_file", config.admin_token_file, allowed));
   return CheckSecretFile("[server.security] tls_key", config.tls_key, allowed);
+}
+
+std::string CertificateWarning(const ServerConfig& config, const ServerStatistics& statistics,
+                               int64_t now_seconds) {
+  const int64_t end = statistics.certificate_not_after;
+  const bool has_begun = statistics.certificate_not_before <= now_seconds;
+  if (has_begun && end - now_seconds >= kCertificateSeconds) return "";
+  const char* const state = !has_begun           ? "is not valid before"
+                            : end <= now_seconds ? "expired at"
+                                                 : "expires in less than 30 days, at";
+  return absl::StrCat(
+      "[server.security] tls_certificate: ", config.tls_certificate, " ", state, " ",
+      absl::FormatTime("%Y-%m-%d %H:%M:%S UTC",
+                       absl::FromUnixSeconds(has_begun ? end : statistics.certificate_not_before),
+                       absl::UTCTimeZone()),
+      has_begun ? "; renew it and send SIGHUP" : "; check it and the clock of this machine");
 }
 
 }  // namespace hps::server

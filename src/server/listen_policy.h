@@ -1,12 +1,14 @@
 // Who can reach the server: what an administrator is to know, and what is refused.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "hps/config.h"
+#include "server/core/server_statistics.h"
 
 namespace hps::server {
 
@@ -25,5 +27,10 @@ absl::Status CheckAddresses(const Config& config);
 
 // Errors: FAILED_PRECONDITION: every user of the machine may read a token or the key of TLS.
 absl::Status CheckSecrets(const ServerConfig& config);
+
+// A sentence if the certificate in use is not valid at `now_seconds` (Unix time), or for less than
+// 30 days from then; else empty.
+std::string CertificateWarning(const ServerConfig& config, const ServerStatistics& statistics,
+                               int64_t now_seconds);
 
 }  // namespace hps::server

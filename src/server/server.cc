@@ -12,6 +12,7 @@
 #include "base/macros.h"
 #include "base/mutex.h"
 #include "base/public_message.h"
+#include "base/unix_time.h"
 #include "hps/store.h"
 #include "server/core/server_core.h"
 #include "server/listen_policy.h"
@@ -95,6 +96,7 @@ class RunningServer final : public Server {
   absl::Status StartProtocols();
   absl::Status Add(absl::StatusOr<std::unique_ptr<ProtocolServer>> protocol, std::string* address);
   void Load();
+  void WarnOfCertificate() const;
   absl::Status DrainProtocols() HPS_REQUIRES(drain_mutex_);
   void EndParts();
 
@@ -137,6 +139,7 @@ absl::Status RunningServer::Open() {
        server::ListenWarnings(config_.server, HasToken(config_.server))) {
     LogWarning(warning);
   }
+  WarnOfCertificate();
   HPS_ASSIGN_OR_RETURN(
       drain_pool_, WorkerPool::Create({.name = "hps-drain", .thread_count = 3, .queue_max = 3}));
   HPS_ASSIGN_OR_RETURN(load_pool_,
@@ -264,6 +267,14 @@ void RunningServer::EndParts() {
   store_.reset();
 }
 
+void RunningServer::WarnOfCertificate() const {
+  const server::ServerStatistics statistics = core_->Snapshot();
+  if (statistics.certificate_not_after == 0) return;
+  const std::string warning =
+      server::CertificateWarning(config_.server, statistics, UnixMilliseconds() / 1000);
+  if (!warning.empty()) LogWarning(warning);
+}
+
 absl::Status RunningServer::Reopen() {
   absl::Status status = server::CheckSecrets(config_.server);
   if (status.ok()) {
@@ -272,6 +283,7 @@ absl::Status RunningServer::Reopen() {
   }
   if (status.ok()) {
     LogInfo("certificates and token were read again");
+    WarnOfCertificate();
   } else {
     LogError(absl::StrCat("the former certificates or token stay in use: ", status.ToString()));
   }

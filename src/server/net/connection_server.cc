@@ -116,6 +116,7 @@ absl::Status ConnectionServer::Reopen() {
   if (!config.admin_token_file.empty()) {
     HPS_ASSIGN_OR_RETURN(admin_token, TokenGuard::Create(config.admin_token_file));
   }
+  if (tls != nullptr) parts_.counters->NoteCertificate(tls->not_before(), tls->not_after());
   MutexLock lock(credentials_mutex_);
   tls_ = std::move(tls);
   token_ = std::move(token);
