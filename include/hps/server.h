@@ -48,8 +48,9 @@ class Server {
   // ready then if the report's status is OK.
   // Errors: those of Check and of Store::Open; INVALID_ARGUMENT (certificate), NOT_FOUND (file of
   // a certificate), FAILED_PRECONDITION (a token or key that every user of the machine may read),
-  // UNAVAILABLE (address in use), UNIMPLEMENTED (gRPC in a build without it, unless server.grpc has
-  // its default value, which is ignored then).
+  // RESOURCE_EXHAUSTED (the process may open too few files), UNAVAILABLE (address in use),
+  // UNIMPLEMENTED (gRPC in a build without it, unless server.grpc has its default value, which is
+  // ignored then).
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const Config& config, std::function<void(const LoadReport&)> on_loaded = {});
 

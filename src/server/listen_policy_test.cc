@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -106,6 +107,34 @@ TEST(ListenPolicyTest, WarnsOfACertificateThatIsNotValidForLong) {
   EXPECT_EQ(at(kBegin - 1),
             "[server.security] tls_certificate: /etc/hps/cert.pem is not valid before 2023-11-14 "
             "22:13:20 UTC; check it and the clock of this machine");
+}
+
+TEST(ListenPolicyTest, ConnectionsLeaveFilesForTheStoreAndTheMetrics) {
+  const ServerConfig config;  // three listeners with 6 files each
+  const auto shares = [&config](uint64_t open, uint64_t most) {
+    const auto shared = ShareFiles(config, open, most);
+    return shared.ok() ? std::pair(shared->each_max, shared->metrics_max) : std::pair(0u, 0u);
+  };
+  EXPECT_EQ(shares(26, 64), std::pair(2u, 8u));  // the fewest that are of use
+  EXPECT_EQ(shares(20, 64), std::pair(5u, 8u));  // 64 - 20 - 18 - 16 for two protocols
+  EXPECT_EQ(shares(100, 1024), std::pair(339u, 32u));
+  EXPECT_EQ(shares(2000, 8192), std::pair(2063u, 32u));  // at most a quarter is kept back
+  EXPECT_EQ(shares(2000, 65536), std::pair(4096u, 32u));
+  EXPECT_EQ(shares(100, RLIM_INFINITY).first, 4096u);
+  for (const auto& [open, most] :
+       {std::pair(27u, 64u), std::pair(64u, 64u), std::pair(100u, 64u)}) {
+    EXPECT_EQ(ShareFiles(config, open, most).status(),
+              absl::ResourceExhaustedError(absl::StrCat(
+                  "server: this process may open 64 files and has ", open,
+                  " open: too few are left for connections; raise the limit (LimitNOFILE, ulimit "
+                  "-n)")));
+  }
+  ServerConfig one;
+  one.grpc = "";
+  EXPECT_EQ(ShareFiles(one, 20, 64)->each_max, 16u);  // it shares with no other
+  one.connections_max = 2;
+  EXPECT_EQ(ShareFiles(one, 20, 64)->each_max, 2u);
+  EXPECT_EQ(ShareFiles(one, 20, 64)->metrics_max, 2u);
 }
 
 }  // namespace

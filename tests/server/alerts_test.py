@@ -39,7 +39,8 @@ HEALTHY = {
     "hps_tier_errors_total": [({"tier": "l3", "code": "UNKNOWN"}, for_ever(0))],
     "hps_lookup_keys_total": [({"table": "m/t", "status": "default_degraded"}, for_ever(0)),
                               ({"table": "m/t", "status": "hit_l2"}, growing(1000))],
-    "hps_requests_refused_total": [({"reason": "capacity"}, for_ever(0))],
+    "hps_requests_refused_total": [({"reason": reason}, for_ever(0))
+                                   for reason in ("capacity", "connections")],
     "hps_deadline_exceeded_total": [({"stage": "queue"}, for_ever(0))],
     "hps_lookup_seconds_bucket": [({"model": "m", "stage": "total", "le": bound}, growing(100))
                                   for bound in ("0.01", "1", "+Inf")],
@@ -80,6 +81,9 @@ FIRING = {
     "HpsRefusesRequests": (
         {"hps_requests_refused_total": [({"reason": "capacity"}, growing(2))]},
         {"reason": "capacity"}),
+    "HpsRefusesConnections": (
+        {"hps_requests_refused_total": [({"reason": "connections"}, growing(2))]},
+        {"reason": "connections"}),
     "HpsDeadlinesExceeded": ({"hps_deadline_exceeded_total": [({"stage": "queue"}, growing(2))]},
                              {"stage": "queue"}),
     "HpsSlow": ({"hps_lookup_seconds_bucket": [

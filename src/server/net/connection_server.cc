@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/logging.h"
 #include "base/macros.h"
 
 namespace hps::server {
@@ -198,7 +199,13 @@ void ConnectionServer::OnAcceptable() {
   last_turn_end = {};
   for (size_t i = 0; i < kAcceptsPerTurn; ++i) {
     const int fd = listener_->Accept();
-    if (fd == Listener::kNone || fd == Listener::kNoRoom) return;
+    if (fd == Listener::kNone) return;
+    if (fd == Listener::kNoRoom) {
+      parts_.counters->CountRefused(RefusedReason::kConnections);
+      return LogWarning(absl::StrCat(
+          options_.name, ": a client waits, because no file or memory is left to accept its ",
+          "connection; raise the limit of open files (LimitNOFILE, ulimit -n)"));
+    }
     if (draining()) {
       close(fd);
       continue;
