@@ -115,7 +115,8 @@ absl::Status ConnectionServer::Reopen() {
                        TokenGuard::Create(config.token_file));
   std::shared_ptr<const TokenGuard> admin_token;
   if (!config.admin_token_file.empty()) {
-    HPS_ASSIGN_OR_RETURN(admin_token, TokenGuard::Create(config.admin_token_file));
+    HPS_ASSIGN_OR_RETURN(admin_token,
+                         TokenGuard::Create(config.admin_token_file, "admin_token_file"));
   }
   if (tls != nullptr) parts_.counters->NoteCertificate(tls->not_before(), tls->not_after());
   MutexLock lock(credentials_mutex_);

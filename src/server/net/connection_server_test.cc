@@ -9,8 +9,10 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/descriptor.h"
 #include "server/core/server_statistics.h"
 #include "server/net/test_echo_server.h"
@@ -162,6 +164,17 @@ TEST_F(ConnectionServerTest, CredentialsThatCannotBeReadLeaveTheOldOnes) {
   EXPECT_TRUE(server_->Admits("Bearer second"));
   EXPECT_FALSE(server_->Admits("Bearer first"));
   EXPECT_FALSE(server_->Admits(""));
+}
+
+TEST_F(ConnectionServerTest, AnErrorNamesTheSettingOfTheFile) {
+  for (auto [member, setting] : {std::pair(&ServerConfig::token_file, "token_file"),
+                                 std::pair(&ServerConfig::admin_token_file, "admin_token_file")}) {
+    world_.config = {};
+    world_.config.*member = "/none";
+    EXPECT_EQ(
+        EchoServer(world_.Parts(), 1).Listen("127.0.0.1:0"),
+        absl::NotFoundError(absl::StrCat("[server.security] ", setting, ": /none can't be read")));
+  }
 }
 
 TEST_F(ConnectionServerTest, WithoutATokenOnlyWhatNeedsOneIsRefused) {
