@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/secret_file.h"
 #include "cli/read_file.h"
 
 namespace hps::cli {
@@ -87,6 +88,9 @@ absl::StatusOr<ServerClient> ServerClient::Open(const ServerArguments& arguments
   absl::StatusOr<HttpServerAddress> address = ParseServerUrl(arguments.url);
   if (!address.ok()) return address.status();
   client.address_ = *std::move(address);
+  absl::Status secrets = CheckSecretFile("--token-file", arguments.token_file);
+  secrets.Update(CheckSecretFile("--tls-key", arguments.tls_key));
+  if (!secrets.ok()) return secrets;
   absl::StatusOr<std::string> token = ReadToken(arguments.token_file);
   if (!token.ok()) return token.status();
   client.options_.token = *std::move(token);

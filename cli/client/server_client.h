@@ -22,7 +22,7 @@ struct ServerArguments {
 class ServerClient {
  public:
   // Reads the token: the first line of the file or, without a file, HPS_TOKEN of the environment.
-  // Errors: INVALID_ARGUMENT (address or token), those of ReadFile.
+  // Errors: INVALID_ARGUMENT (address or token), those of CheckSecretFile and of ReadFile.
   static absl::StatusOr<ServerClient> Open(const ServerArguments& arguments);
 
   const HttpServerAddress& address() const { return address_; }

@@ -1,6 +1,11 @@
 #include "cli/client/server_client.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <string>
+
+#include "testing/test_directory.h"
 
 namespace hps::cli {
 namespace {
@@ -14,6 +19,20 @@ TEST(ServerClientTest, RefusesWhatIsNoServerOrNoToken) {
       absl::StatusCode::kNotFound);
   EXPECT_EQ(ServerClient::Open({.url = "http://h:1", .token_file = "/dev/null"}).status().code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ServerClientTest, RefusesASecretThatAllMayRead) {
+  const TestDirectory directory;
+  const std::string file = directory.Write("secret", "secret\n");
+  ASSERT_EQ(chmod(file.c_str(), 0644), 0);
+  EXPECT_EQ(ServerClient::Open({.url = "http://h:1", .token_file = file}).status(),
+            absl::FailedPreconditionError("--token-file: every user of this machine may read '" +
+                                          file + "' (mode 0644); run `chmod o-r` on it"));
+  EXPECT_EQ(ServerClient::Open({.url = "https://h:1", .tls_key = file}).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  ASSERT_EQ(chmod(file.c_str(), 0600), 0);
+  EXPECT_EQ(ServerClient::Open({.url = "http://h:1", .token_file = file}).status(),
+            absl::OkStatus());
 }
 
 }  // namespace

@@ -60,6 +60,7 @@ class Server(running_server.RunningServer):
     """`hps serve` with level 2 on the cluster."""
 
     def __init__(self, hps: str, directory: pathlib.Path, nodes: list[str]) -> None:
+        (directory / "token").touch(0o600)
         (directory / "token").write_text(TOKEN)
         self.log = directory / "hps.log"
         config = directory / "hps.toml"

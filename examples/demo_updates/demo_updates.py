@@ -60,6 +60,7 @@ def run(*command: str) -> None:
 
 class Server(running_server.RunningServer):
     def __init__(self, hps: str, directory: pathlib.Path, brokers: str) -> None:
+        (directory / "token").touch(0o600)
         (directory / "token").write_text(TOKEN)
         update = f'[update]\nbrokers = ["{brokers}"]\n' if brokers else ""
         config = directory / "hps.toml"

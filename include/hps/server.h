@@ -47,8 +47,10 @@ class Server {
   // `on_loaded` is called once, on a thread of the server, when loading has ended. The server is
   // ready then if the report's status is OK.
   // Errors: those of Check and of Store::Open; INVALID_ARGUMENT (certificate), NOT_FOUND (file of
-  // a certificate), UNAVAILABLE (address in use), UNIMPLEMENTED (gRPC in a build without it, unless
-  // server.grpc has its default value, which is ignored then).
+  // a certificate), FAILED_PRECONDITION (a token or key that every user of the machine may read),
+  // RESOURCE_EXHAUSTED (the process may open too few files), UNAVAILABLE (address in use),
+  // UNIMPLEMENTED (gRPC in a build without it, unless server.grpc has its default value, which is
+  // ignored then).
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const Config& config, std::function<void(const LoadReport&)> on_loaded = {});
 

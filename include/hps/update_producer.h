@@ -73,7 +73,8 @@ class UpdateProducer {
  public:
   // Connects, and asks for the number of partitions. Never creates a topic.
   // Errors: INVALID_ARGUMENT (options, settings), NOT_FOUND (no such topic), UNAVAILABLE (no
-  // broker answers), PERMISSION_DENIED, UNAUTHENTICATED, UNIMPLEMENTED (a build without Kafka).
+  // broker answers), FAILED_PRECONDITION (every user of the machine may read the file of a password
+  // or key), PERMISSION_DENIED, UNAUTHENTICATED, UNIMPLEMENTED (a build without Kafka).
   static absl::StatusOr<std::unique_ptr<UpdateProducer>> Create(
       const UpdateProducerOptions& options);
 

@@ -243,6 +243,7 @@ absl::Status OpenLevels(OpenMode mode, const DeviceCacheFactory& devices, bool i
       store.l1,
       DeviceLevel::Create(
           config, {.is_server = mode == OpenMode::kServe, .is_auto_budget = is_l1_auto}, devices));
+  if (HasRedis(config.l2.kind)) HPS_RETURN_IF_ERROR(CheckRedisSecrets(config));
   HPS_ASSIGN_OR_RETURN(store.l2, MakeL2Tier(config.l2, store.l1->l2_pinner()));
   // A reader's tables stay as they were opened, and follow no stream.
   if (mode == OpenMode::kReadOnly) store.l2.open_shared = nullptr;

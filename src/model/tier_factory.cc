@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "base/secret_file.h"
 #include "import/formats/foreign_copy.h"
 #include "l2_layered/layered_tier.h"
 #include "l2_memory/memory_tier.h"
@@ -101,6 +102,7 @@ absl::StatusOr<std::unique_ptr<BulkImport>> StageDurableImport(const StoreConfig
 absl::StatusOr<std::unique_ptr<ForeignStore>> OpenForeignStore(const Config& config,
                                                                const ImportRequest& request) {
   if (request.format != TableFormat::kHugectrRedis) return OpenHugectrStore(request.from);
+  HPS_RETURN_IF_ERROR(CheckRedisSecrets(config));
   HugectrRedisSource source = {.url = request.from, .connection = config.l2.redis};
   source.partitions = request.partitions.value_or(source.partitions);
   if (source.partitions < 1 || source.partitions > kHugectrPartitionsMax) {
@@ -125,6 +127,13 @@ absl::StatusOr<VerifyReport> VerifyDurableStore(const StoreConfig& config, bool 
 
 uint32_t DurableFormatVersion(bool has_networks) {
   return has_networks ? kNetworkFormatVersion : kFirstFormatVersion;
+}
+
+absl::Status CheckRedisSecrets(const Config& config) {
+  const RedisConfig& redis = config.l2.redis;
+  const bool allowed = config.server.secrets_readable_by_all;
+  HPS_RETURN_IF_ERROR(CheckSecretFile("[l2.redis] password_file", redis.password_file, allowed));
+  return CheckSecretFile("[l2.redis] tls_key", redis.tls_key, allowed);
 }
 
 absl::StatusOr<L2Tier> MakeL2Tier(const L2Config& config, HostMemoryPinner* pinner) {

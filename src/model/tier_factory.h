@@ -71,6 +71,11 @@ struct L2Tier {
   bool is_layered() const { return tier != nullptr && tier->traits().layered; }
   bool is_enumerable() const { return tier != nullptr && tier->traits().enumerable; }
 };
+
+// Errors: FAILED_PRECONDITION: every user of the machine may read Redis' password or the key of
+// TLS.
+absl::Status CheckRedisSecrets(const Config& config);
+
 // REQUIRES: ValidateConfig has accepted the configuration. Connects to nothing. `pinner` is for
 // tables that are in memory alone, and outlives them; null: devices do not read them.
 // Errors: UNIMPLEMENTED (Redis, in a build without it), FAILED_PRECONDITION (the file with Redis'

@@ -40,6 +40,7 @@ absl::StatusOr<std::unique_ptr<StreamReader>> StartUpdateStream(const Config& co
   KafkaSourceOptions options;
   options.brokers = absl::StrJoin(update.brokers, ",");
   HPS_ASSIGN_OR_RETURN(options.settings, KafkaSettings::Make(update.kafka, update.kafka_directory));
+  HPS_RETURN_IF_ERROR(options.settings.CheckSecretFiles(config.server.secrets_readable_by_all));
   options.group = update.group.empty() ? GroupOf(config.store) : update.group;
   options.memory_bytes_max = update.memory_bytes_max;
   options.prefetch_bytes_max = update.memory_bytes_max / 2;

@@ -1,6 +1,7 @@
 #include "model/update_stream.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "hps/store.h"
 #include "testing/test_directory.h"
@@ -38,6 +39,22 @@ TEST(UpdateStreamTest, SettingsThatTheClientRefuses) {
   const absl::Status status = Store::Open(config, OpenMode::kCreate).status();
   if (absl::IsUnimplemented(status)) GTEST_SKIP() << "a build without Kafka";
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+}
+
+TEST(UpdateStreamTest, SecretsAreNotForEverybody) {
+  const TestDirectory directory;
+  const std::string secret = directory.Write("secret", "secret");
+  ASSERT_EQ(chmod(secret.c_str(), 0644), 0);
+  Config config;
+  config.store.path = directory.Path("store");
+  config.update.brokers = {"127.0.0.1:1"};
+  config.update.ready_timeout = std::chrono::milliseconds(1);
+  config.update.kafka = {{"sasl.password", "file:" + secret}};
+  const absl::Status status = Store::Open(config, OpenMode::kCreate).status();
+  if (absl::IsUnimplemented(status)) GTEST_SKIP() << "a build without Kafka";
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  config.server.secrets_readable_by_all = true;
+  EXPECT_EQ(Store::Open(config, OpenMode::kCreate).status(), absl::OkStatus());
 }
 
 }  // namespace

@@ -12,11 +12,13 @@
 #include "base/macros.h"
 #include "base/mutex.h"
 #include "base/public_message.h"
+#include "base/unix_time.h"
 #include "hps/store.h"
 #include "server/core/server_core.h"
 #include "server/listen_policy.h"
 #include "server/pages/history.h"
 #include "server/pages/pages.h"
+#include "server/pages/process_statistics.h"
 
 namespace hps {
 namespace {
@@ -92,13 +94,16 @@ class RunningServer final : public Server {
     Latch* done = nullptr;
   };
 
+  absl::Status ShareOpenFiles();
   absl::Status StartProtocols();
   absl::Status Add(absl::StatusOr<std::unique_ptr<ProtocolServer>> protocol, std::string* address);
   void Load();
+  void WarnOfCertificate() const;
   absl::Status DrainProtocols() HPS_REQUIRES(drain_mutex_);
   void EndParts();
 
-  const Config config_;
+  Config config_;  // as given, but for connections_max: see ShareOpenFiles
+  ServerConfig metrics_config_;
   const std::function<void(const LoadReport&)> on_loaded_;
   const TimePoint started_at_ = RealClock().Now();
   double open_seconds_ = 0;
@@ -121,8 +126,10 @@ class RunningServer final : public Server {
 };
 
 absl::Status RunningServer::Open() {
+  HPS_RETURN_IF_ERROR(server::CheckSecrets(config_.server));
   HPS_ASSIGN_OR_RETURN(store_, Store::Open(config_, OpenMode::kServe));
   open_seconds_ = SecondsSince(started_at_);
+  HPS_RETURN_IF_ERROR(ShareOpenFiles());
   HPS_ASSIGN_OR_RETURN(core_,
                        ServerCore::Create(config_, store_->models(), {.started_at = started_at_}));
   HPS_ASSIGN_OR_RETURN(history_, server::History::Start(*core_, *store_));
@@ -136,6 +143,7 @@ absl::Status RunningServer::Open() {
        server::ListenWarnings(config_.server, HasToken(config_.server))) {
     LogWarning(warning);
   }
+  WarnOfCertificate();
   HPS_ASSIGN_OR_RETURN(
       drain_pool_, WorkerPool::Create({.name = "hps-drain", .thread_count = 3, .queue_max = 3}));
   HPS_ASSIGN_OR_RETURN(load_pool_,
@@ -143,14 +151,32 @@ absl::Status RunningServer::Open() {
   return load_pool_->Post(&load_task_);
 }
 
+// So that connections of clients leave files for the store and for the metrics port.
+absl::Status RunningServer::ShareOpenFiles() {
+  const server::ProcessStatistics process = server::ReadProcessStatistics();
+  metrics_config_ = config_.server;
+  if (process.open_files_max == 0) return absl::OkStatus();
+  HPS_ASSIGN_OR_RETURN(
+      const server::ConnectionShares shares,
+      server::ShareFiles(config_.server, process.open_files, process.open_files_max));
+  metrics_config_.connections_max = shares.metrics_max;
+  if (shares.each_max == config_.server.connections_max) return absl::OkStatus();
+  LogWarning(absl::StrCat("[server] connections_max = ", config_.server.connections_max,
+                          " is lowered to ", shares.each_max, ": this process may open ",
+                          process.open_files_max,
+                          " files; raise the limit (LimitNOFILE, ulimit -n)"));
+  config_.server.connections_max = shares.each_max;
+  return absl::OkStatus();
+}
+
 absl::Status RunningServer::StartProtocols() {
-  const server::ProtocolParts parts = {.config = &config_.server,
-                                       .inference = &core_->engine(),
-                                       .repository = &core_->repository(),
-                                       .pages = pages_.get(),
-                                       .store = store_.get(),
-                                       .statistics = core_.get(),
-                                       .counters = &core_->counters()};
+  server::ProtocolParts parts = {.config = &config_.server,
+                                 .inference = &core_->engine(),
+                                 .repository = &core_->repository(),
+                                 .pages = pages_.get(),
+                                 .store = store_.get(),
+                                 .statistics = core_.get(),
+                                 .counters = &core_->counters()};
   const ServerConfig& config = config_.server;
   if (!config.http.empty()) {
     HPS_RETURN_IF_ERROR(
@@ -168,6 +194,7 @@ absl::Status RunningServer::StartProtocols() {
     }
   }
   if (!config.metrics.empty()) {
+    parts.config = &metrics_config_;
     HPS_ASSIGN_OR_RETURN(
         metrics_, server::StartHttpServer(parts, config.metrics, server::HttpRole::kMetricsOnly));
     addresses_.metrics = metrics_->address();
@@ -263,12 +290,23 @@ void RunningServer::EndParts() {
   store_.reset();
 }
 
+void RunningServer::WarnOfCertificate() const {
+  const server::ServerStatistics statistics = core_->Snapshot();
+  if (statistics.certificate_not_after == 0) return;
+  const std::string warning =
+      server::CertificateWarning(config_.server, statistics, UnixMilliseconds() / 1000);
+  if (!warning.empty()) LogWarning(warning);
+}
+
 absl::Status RunningServer::Reopen() {
-  absl::Status status;
-  for (const auto& protocol : protocols_) status.Update(protocol->Reopen());
-  if (metrics_ != nullptr) status.Update(metrics_->Reopen());
+  absl::Status status = server::CheckSecrets(config_.server);
+  if (status.ok()) {
+    for (const auto& protocol : protocols_) status.Update(protocol->Reopen());
+    if (metrics_ != nullptr) status.Update(metrics_->Reopen());
+  }
   if (status.ok()) {
     LogInfo("certificates and token were read again");
+    WarnOfCertificate();
   } else {
     LogError(absl::StrCat("the former certificates or token stay in use: ", status.ToString()));
   }

@@ -14,11 +14,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "base/secret_file.h"
 
 namespace hps {
 namespace {
 
 constexpr size_t kValueBytesMax = size_t{64} << 10;
+constexpr std::string_view kFile = "file:";
 
 struct Refused {
   std::string_view name;  // ending with '*': a prefix
@@ -78,6 +80,13 @@ absl::Status CheckName(const std::string& name) {
   return absl::OkStatus();
 }
 
+bool IsSecret(const std::string& name) {
+  constexpr std::array<std::string_view, 3> kWords = {"password", "secret", "key"};
+  return std::any_of(kWords.begin(), kWords.end(), [&name](std::string_view word) {
+    return name.find(word) != std::string::npos;
+  });
+}
+
 absl::StatusOr<std::string> ReadValueFile(const std::string& name,
                                           const std::filesystem::path& path) {
   const std::string what = absl::StrCat("Kafka setting '", name, "': file ", path.string());
@@ -102,7 +111,7 @@ absl::StatusOr<std::string> ReadValueFile(const std::string& name,
 
 absl::StatusOr<std::string> Resolve(const std::string& name, const std::string& value,
                                     const std::string& directory) {
-  constexpr std::string_view kVariable = "env:", kFile = "file:";
+  constexpr std::string_view kVariable = "env:";
   if (value.starts_with(kVariable)) {
     const std::string variable = value.substr(kVariable.size());
     const char* const found = std::getenv(variable.c_str());
@@ -122,17 +131,28 @@ absl::StatusOr<KafkaSettings> KafkaSettings::Make(const Map& settings,
   for (const auto& [name, value] : settings) {
     HPS_RETURN_IF_ERROR(CheckName(name));
     HPS_ASSIGN_OR_RETURN(std::string resolved, Resolve(name, value, directory));
+    const bool is_path = name.ends_with(".location") || name == "sasl.kerberos.keytab";
+    if (IsSecret(name) && value.starts_with(kFile)) {
+      made.secret_files_[name] = std::filesystem::path(directory) / value.substr(kFile.size());
+    } else if (IsSecret(name) && is_path) {
+      made.secret_files_[name] = resolved;
+    }
     made.values_.emplace(name, std::move(resolved));
   }
   return made;
 }
 
+absl::Status KafkaSettings::CheckSecretFiles(std::optional<bool> allowed) const {
+  for (const auto& [name, path] : secret_files_) {
+    HPS_RETURN_IF_ERROR(CheckSecretFile(absl::StrCat("Kafka setting '", name, "'"), path, allowed));
+  }
+  return absl::OkStatus();
+}
+
 KafkaSettings::Map PrintableKafkaSettings(const KafkaSettings::Map& settings) {
   KafkaSettings::Map printable = settings;
   for (auto& [name, value] : printable) {
-    for (const std::string_view secret : {"password", "secret", "key"}) {
-      if (name.find(secret) != std::string::npos) value = "***";
-    }
+    if (IsSecret(name)) value = "***";
   }
   return printable;
 }

@@ -7,9 +7,11 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace hps {
@@ -29,8 +31,12 @@ class KafkaSettings {
   // As the client library takes them. Never to be printed.
   const Map& values() const { return values_; }
 
+  // Of the files with passwords and keys. Errors: CheckSecretFile's (base/secret_file.h).
+  absl::Status CheckSecretFiles(std::optional<bool> allowed) const;
+
  private:
   Map values_;
+  Map secret_files_;  // by setting
 };
 
 // Settings as they may be printed: values of names with "password", "secret" or "key" are "***".

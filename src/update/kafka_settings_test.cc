@@ -1,10 +1,13 @@
 #include "update/kafka_settings.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+
+#include "testing/test_directory.h"
 
 namespace hps {
 namespace {
@@ -76,6 +79,30 @@ TEST(KafkaSettings, ReadsVariablesAndFiles) {
   EXPECT_EQ(CodeOf({{"sasl.password", "file:large"}}, directory),
             absl::StatusCode::kResourceExhausted);
   std::filesystem::remove_all(directory);
+}
+
+TEST(KafkaSettings, FilesWithSecretsAreNotForEverybody) {
+  const TestDirectory directory;
+  const std::string file = directory.Write("of_all", "secret");
+  ASSERT_EQ(chmod(file.c_str(), 0644), 0);
+  const auto checked = [&directory](const KafkaSettings::Map& settings, bool allowed) {
+    return KafkaSettings::Make(settings, directory.path())->CheckSecretFiles(allowed).code();
+  };
+  for (const auto& [name, value] : KafkaSettings::Map{{"sasl.password", "file:of_all"},
+                                                      {"ssl.key.password", "file:" + file},
+                                                      {"ssl.key.pem", "file:of_all"},
+                                                      {"ssl.key.location", file},
+                                                      {"ssl.keystore.location", file},
+                                                      {"sasl.kerberos.keytab", file}}) {
+    EXPECT_EQ(checked({{name, value}}, false), absl::StatusCode::kFailedPrecondition) << name;
+    EXPECT_EQ(checked({{name, value}}, true), absl::StatusCode::kOk) << name;
+  }
+  for (const auto& [name, value] : KafkaSettings::Map{{"ssl.ca.location", file},
+                                                      {"ssl.certificate.pem", "file:of_all"},
+                                                      {"sasl.password", file}})
+    EXPECT_EQ(checked({{name, value}}, false), absl::StatusCode::kOk) << name;
+  ASSERT_EQ(chmod(file.c_str(), 0640), 0);
+  EXPECT_EQ(checked({{"ssl.key.location", file}}, false), absl::StatusCode::kOk);
 }
 
 TEST(KafkaSettings, SaysWhatIsMissing) {

@@ -283,6 +283,7 @@ class ServeTest(support.CommandTestCase):
 
     def test_load_takes_what_was_imported_beside_it(self) -> None:
         token = self.directory / "token"
+        token.touch(0o600)
         token.write_text("secret-of-the-test\n")
         self.configure(f"[server.security]\nrepository_control = true\n"
                        f"token_file = \"{token}\"\n")

@@ -18,6 +18,7 @@ PERIOD_S = 30  # between two
 SERVER = {"instance": "a", "job": "hps"}
 QUEUE = {"topic": "hps_et.m.t", "partition": "0"}
 GIB = 1 << 30
+DAY_S = 24 * 3600
 
 
 def for_ever(value: float) -> str:
@@ -38,7 +39,8 @@ HEALTHY = {
     "hps_tier_errors_total": [({"tier": "l3", "code": "UNKNOWN"}, for_ever(0))],
     "hps_lookup_keys_total": [({"table": "m/t", "status": "default_degraded"}, for_ever(0)),
                               ({"table": "m/t", "status": "hit_l2"}, growing(1000))],
-    "hps_requests_refused_total": [({"reason": "capacity"}, for_ever(0))],
+    "hps_requests_refused_total": [({"reason": reason}, for_ever(0))
+                                   for reason in ("capacity", "connections")],
     "hps_deadline_exceeded_total": [({"stage": "queue"}, for_ever(0))],
     "hps_lookup_seconds_bucket": [({"model": "m", "stage": "total", "le": bound}, growing(100))
                                   for bound in ("0.01", "1", "+Inf")],
@@ -48,6 +50,7 @@ HEALTHY = {
     "hps_row_checksum_failures_total": [({"tier": "l3"}, for_ever(0))],
     "hps_store_background_errors_total": [({}, for_ever(0))],
     "hps_auth_failures_total": [({}, for_ever(0))],
+    "hps_tls_certificate_not_after_seconds": [({}, for_ever(15 * DAY_S))],
     "process_open_fds": [({}, for_ever(100))],
     "process_max_fds": [({}, for_ever(1000))],
     "hps_update_up": [({}, for_ever(1))],
@@ -78,6 +81,9 @@ FIRING = {
     "HpsRefusesRequests": (
         {"hps_requests_refused_total": [({"reason": "capacity"}, growing(2))]},
         {"reason": "capacity"}),
+    "HpsRefusesConnections": (
+        {"hps_requests_refused_total": [({"reason": "connections"}, growing(2))]},
+        {"reason": "connections"}),
     "HpsDeadlinesExceeded": ({"hps_deadline_exceeded_total": [({"stage": "queue"}, growing(2))]},
                              {"stage": "queue"}),
     "HpsSlow": ({"hps_lookup_seconds_bucket": [
@@ -89,6 +95,8 @@ FIRING = {
                        {"tier": "l3"}),
     "HpsDiskErrors": ({"hps_store_background_errors_total": [({}, growing(0.1))]}, {}),
     "HpsWrongTokens": ({"hps_auth_failures_total": [({}, growing(2))]}, {}),
+    "HpsCertificateExpires": (
+        {"hps_tls_certificate_not_after_seconds": [({}, for_ever(14 * DAY_S))]}, {}),
     "HpsManyOpenFiles": ({"process_open_fds": [({}, for_ever(900))]}, {}),
     "HpsUpdateStreamDown": ({"hps_update_up": [({}, for_ever(0))]}, {}),
     "HpsUpdateLag": ({"hps_update_lag_seconds": [(QUEUE, for_ever(400))]},

@@ -122,6 +122,7 @@ class DeployRedisTest(RedisTestCase, DeployChecks):
         acl = "\n".join(line.strip() for line in acl.splitlines())
         files = {name: self.directory / name for name in ("acl", "password")}
         files["acl"].write_text(acl.replace("$PASSWORD", "secret").replace("RIGHTS", rights) + "\n")
+        files["password"].touch(0o640)
         files["password"].write_text("secret\n")
         settings = self.settings_of(container["command"] + container["args"],
                                     "/run/secrets/redis/acl", files["acl"])

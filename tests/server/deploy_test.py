@@ -21,7 +21,7 @@ LABEL = re.compile(r"\b(\w+)\s*(?:=~|!~|!=|=)\s*\"([^\"]*)\"")
 AGGREGATION = re.compile(r"\b(?:by|on|ignoring)\s*\(([^)]*)\)")
 OF_THE_SCRAPE = {"job", "instance"}  # labels that Prometheus adds
 # Metrics that this server has not; tests/update/shared_test.py has a server with them.
-OF_OTHERS = re.compile(r"\bhps_(?:shared|redis|update|recovery)_(?!changes_total|seconds)")
+OF_OTHERS = re.compile(r"\bhps_(?:shared|redis|tls|update|recovery)_(?!changes_total|seconds)")
 
 
 def bytes_of(size: str) -> int:

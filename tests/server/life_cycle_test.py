@@ -95,6 +95,55 @@ class ConnectionDrainTest(support.ServerTestCase):
             connection.close()
 
 
+class FewFilesTest(support.ServerTestCase):
+    """Connections of clients, however many, leave files for the store and the metrics port."""
+
+    MOST = "hps_http_connections_max"
+
+    def samples(self, server) -> dict[str, str]:
+        with urllib.request.urlopen(f"http://{server.metrics}/metrics", timeout=WAIT_S) as page:
+            return dict(line.rsplit(" ", 1) for line in page.read().decode().splitlines())
+
+    def hold(self, address: str, count: int) -> None:
+        host, port = address.split(":")
+        for _ in range(count):
+            held = socket.create_connection((host, int(port)), timeout=WAIT_S)
+            self.addCleanup(held.close)
+            self.held.append(held)
+
+    def test_idle_connections_take_no_place_of_the_metrics_port(self) -> None:
+        self.held: list[socket.socket] = []
+        limited = self.directory / "limited"
+        limited.write_text(f'#!/bin/sh\nulimit -n 64\nexec "{support.HPS}" "$@"\n')
+        limited.chmod(0o700)
+        server = self.serve_ready(program=limited)
+        most = int(self.samples(server)[self.MOST])
+        self.assertGreaterEqual(most, 2)
+        self.await_log(f"warning [server] connections_max = 4096 is lowered to {most}: this "
+                       "process may open 64 files; raise the limit (LimitNOFILE, ulimit -n)")
+        self.hold(server.http, 100)
+        if server.grpc:
+            self.hold(server.grpc, 100)
+
+        def refused() -> int:
+            return int(self.samples(server)['hps_requests_refused_total{reason="connections"}'])
+
+        await_true(lambda: refused() >= len(self.held) - 2 * most, "refused connections")
+        self.assertEqual(int(self.samples(server)["hps_http_connections"]), most)
+        # The last that came is told so, and probes are answered on the metrics port.
+        self.assertIn(b"HTTP/1.1 503 ", self.held[99].recv(4096))
+        with urllib.request.urlopen(f"http://{server.metrics}/v2/health/ready",
+                                    timeout=WAIT_S) as ready:
+            self.assertEqual(ready.status, 200)
+        # Those who ask it too often refuse each other alone.
+        self.hold(server.metrics, 100)
+        for held in self.held:
+            held.close()
+        server.await_ready()
+        self.assertNotIn("no file or memory is left", (self.directory / "hps.log").read_text())
+        self.assertEqual(server.stop(), 0)
+
+
 class ReloadTest(LoadTestCase):
 
     def setUp(self) -> None:

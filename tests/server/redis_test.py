@@ -28,6 +28,7 @@ class RedisTestCase(support.ServerTestCase):
 
     def setUp(self) -> None:
         super().setUp()
+        (self.directory / "token").touch(0o600)
         (self.directory / "token").write_text(TOKEN + "\n")
         self.all_keys = np.arange(0, ROWS, 5, dtype=np.int64)
 
@@ -234,6 +235,7 @@ class RedisTest(RedisTestCase):
     def test_a_wrong_password_is_said(self) -> None:
         redis = self.redis(settings={"requirepass": "right"})
         password = self.directory / "password"
+        password.touch(0o600)
         password.write_text("mistaken\n")
         server = self.start(redis, f'password_file = "{password}"\n')
         self.assertTrue((self.expect(server, self.all_keys) == HIT_L3).all())
@@ -253,6 +255,7 @@ class RedisTest(RedisTestCase):
         rules = [{"PASSWORD": "secret"}.get(rule.lstrip(">"), rule) for rule in rules]
         rules = [">" + rule if rule == "secret" else rule for rule in rules]
         password = self.directory / "password"
+        password.touch(0o600)
         password.write_text("secret\n")
         redis = self.redis()
         self.assertEqual(redis.ask(0, *rules[rules.index("ACL"):]), b"+OK\r\n")
@@ -511,6 +514,15 @@ class SettingsTest(RedisTestCase):
         done = self.serve_command(redis + 'password_file = "none"\n')
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn(f"l2.redis.password_file = {self.directory}/none", done.stderr)
+        secret = self.directory / "secret"
+        secret.write_text("secret\n")
+        secret.chmod(0o644)
+        for name, more in (("password_file", ""),
+                           ("tls_key", f'tls = true\ntls_certificate = "{secret}"\n')):
+            done = self.serve_command(f'{redis}{more}{name} = "{secret}"\n')
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn(f"[l2.redis] {name}: every user of this machine may read '{secret}'",
+                          done.stderr)
         done = self.serve_command(redis + 'nodes = ["h:1"]\ntimeout = "7ms"\n', "--print-config")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r'l2\.redis\.nodes = \["h:1"\]  # .*bad.toml:6')

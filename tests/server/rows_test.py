@@ -22,8 +22,9 @@ class RowsTest(support.ServerTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        (self.directory / "token").write_text(TOKEN + "\n")
-        (self.directory / "admin").write_text(ADMIN + "\n")
+        for name, token in (("token", TOKEN), ("admin", ADMIN)):
+            (self.directory / name).touch(0o600)
+            (self.directory / name).write_text(token + "\n")
         self.security = f'updates = true\ntoken_file = "{self.directory}/token"\n'
 
     def post(self, server, path: str, body: bytes, token: str = TOKEN,

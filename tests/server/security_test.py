@@ -6,9 +6,12 @@ import importlib
 import json
 import os
 import signal
+import socket
 import ssl
 import subprocess
+import time
 import unittest
+import urllib.request
 
 import support
 from support import MODEL
@@ -24,6 +27,7 @@ class TokenTest(support.ServerTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.file = self.directory / "token"
+        self.file.touch(0o600)
         self.file.write_text(TOKEN + "\n")
         self.security = f'token_file = "{self.file}"'
 
@@ -98,6 +102,27 @@ class TokenTest(support.ServerTestCase):
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stderr, "^hps: INVALID_ARGUMENT: .*no regular file\n$")
 
+    def test_a_token_that_all_may_read_is_refused(self) -> None:
+        server = self.serve_ready(security=self.security)
+        self.file.write_text("another-token\n")
+        self.file.chmod(0o644)
+        server.process.send_signal(signal.SIGHUP)
+        found = (f"[server.security] token_file: every user of this machine may read '{self.file}' "
+                 "(mode 0644); run `chmod o-r` on it")
+        told = found + ", or set [server.security] secrets_readable_by_all = true"
+        self.await_log("the former certificates or token stay in use: FAILED_PRECONDITION: " + told)
+        self.assertEqual(self.status(server, "/v2", TOKEN), 200)
+        self.assertEqual(self.status(server, "/v2", "another-token"), 401)
+        self.assertEqual(server.stop(), 0)
+        done = subprocess.run([str(support.HPS), "serve", "--config",
+                               str(self.directory / "hps.toml")], timeout=WAIT_S,
+                              capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr),
+                         (1, f"hps: FAILED_PRECONDITION: {told}\n"))
+        server = self.serve_ready(security=self.security + "\nsecrets_readable_by_all = true")
+        self.assertEqual(self.status(server, "/v2", "another-token"), 200)
+        self.await_log("warning " + found)
+
     def test_the_log_tells_what_an_operator_did(self) -> None:
         server = self.serve_ready(security=self.security + "\nrepository_control = true")
         for verb, code in (("unload", 200), ("load", 200)):
@@ -152,6 +177,104 @@ class TlsTest(support.ServerTestCase):
         super().setUp()
         self.certificate, self.key = self.make_certificate("server")
         self.security = f'tls_certificate = "{self.certificate}"\ntls_key = "{self.key}"'
+
+    def handshake(self, address: str, ciphers: str = "", offered: tuple = ()) -> tuple:
+        """Version, cipher and protocol that a server chooses; of TLS 1.2 with these ciphers."""
+        context = ssl.create_default_context(cafile=str(self.certificate))
+        if ciphers:
+            context.maximum_version = ssl.TLSVersion.TLSv1_2
+            context.set_ciphers(ciphers + ":@SECLEVEL=0")
+        if offered:
+            context.set_alpn_protocols(list(offered))
+        host, port = address.split(":")
+        with socket.create_connection((host, int(port)), timeout=WAIT_S) as plain:
+            with context.wrap_socket(plain, server_hostname="localhost") as secure:
+                return secure.version(), secure.cipher()[0], secure.selected_alpn_protocol()
+
+    def test_tls_1_2_has_forward_secrecy_and_authenticated_encryption(self) -> None:
+        self.certificate, self.key = self.make_certificate("rsa", of_key=("rsa:2048",))
+        server = self.serve(
+            security=f'tls_certificate = "{self.certificate}"\ntls_key = "{self.key}"')
+        self.await_tls(server, self.certificate)
+        for address in filter(None, (server.http, server.grpc, server.metrics)):
+            for cipher in ("AES128-SHA", "AES256-GCM-SHA384", "ECDHE-RSA-AES256-SHA",
+                           "ECDHE-RSA-AES128-SHA256", "DHE-RSA-AES128-GCM-SHA256"):
+                with self.assertRaises(ssl.SSLError, msg=f"{address} {cipher}"):
+                    self.handshake(address, cipher)
+            for cipher in ("ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-RSA-CHACHA20-POLY1305"):
+                self.assertEqual(self.handshake(address, cipher), ("TLSv1.2", cipher, None))
+            self.assertEqual(self.handshake(address)[0], "TLSv1.3")
+
+    def test_the_protocol_of_a_port_is_chosen(self) -> None:
+        server = self.serve(security=self.security)
+        self.await_tls(server, self.certificate)
+        for address, protocol, other in ((server.http, "http/1.1", "h2"),
+                                         (server.metrics, "http/1.1", "h2"),
+                                         (server.grpc, "h2", "http/1.1")):
+            if not address:
+                continue
+            for ciphers in ("", "ECDHE+AESGCM"):
+                self.assertEqual(self.handshake(address, ciphers)[2], None)
+                self.assertEqual(self.handshake(address, ciphers, (other, protocol))[2], protocol)
+                with self.assertRaisesRegex(ssl.SSLError, "(?i)no.application.protocol"):
+                    self.handshake(address, ciphers, (other,))
+
+    def sign_again(self, days: int) -> int:
+        """The certificate is valid for so many days from now on; the Unix time of its end."""
+        subprocess.run(["openssl", "x509", "-in", self.certificate, "-signkey", self.key, "-days",
+                        str(days), "-out", self.certificate], check=True, capture_output=True,
+                       timeout=WAIT_S)
+        told = subprocess.check_output(["openssl", "x509", "-in", self.certificate, "-noout",
+                                        "-enddate"], text=True, timeout=WAIT_S)
+        return ssl.cert_time_to_seconds(told.strip().removeprefix("notAfter="))
+
+    def await_end(self, server, end: int) -> None:
+        """The metrics have this end of the certificate."""
+        def page() -> str:
+            request = urllib.request.Request(f"https://{server.metrics}/metrics")
+            context = ssl.create_default_context()
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            with urllib.request.urlopen(request, timeout=WAIT_S, context=context) as answer:
+                return answer.read().decode()
+
+        name = "hps_tls_certificate_not_after_seconds"
+        await_true(lambda: f"\n{name} {end}\n" in page(), f"{name} {end}")
+
+    def test_the_end_of_the_certificate_is_told(self) -> None:
+        end = self.sign_again(90)
+        server = self.serve(security=self.security)
+        self.await_end(server, end)
+        log = self.directory / "hps.log"
+        prefix = f"[server.security] tls_certificate: {self.certificate} "
+        self.assertNotIn(prefix, log.read_text())
+        for days, told in ((-1, "expired at "), (20, "expires in less than 30 days, at ")):
+            end = self.sign_again(days)
+            server.process.send_signal(signal.SIGHUP)
+            date = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(end))
+            self.await_log("warning " + prefix + told + date)
+            self.await_end(server, end)
+        server.process.send_signal(signal.SIGHUP)  # is told again
+        self.await_log(prefix, self.await_log("less than 30 days"))
+        self.key.write_text("nonsense")
+        self.certificate.write_text("nonsense")
+        begin = len(log.read_text())
+        server.process.send_signal(signal.SIGHUP)
+        self.await_log("the former certificates or token stay in use", begin)
+        self.await_end(server, end)  # of the one in use
+        self.assertEqual(server.stop(), 0)
+        self.make_certificate("server")  # for two days
+        begin = len(log.read_text())
+        self.serve(security=self.security)
+        self.await_log(f"warning {prefix}expires", begin)
+
+    def test_a_key_that_all_may_read_is_refused(self) -> None:
+        server = self.serve(security=self.security)
+        self.await_tls(server, self.certificate)
+        self.key.chmod(0o604)
+        server.process.send_signal(signal.SIGHUP)
+        self.await_log("[server.security] tls_key: every user of this machine may read "
+                       f"'{self.key}' (mode 0604)")
+        self.await_tls(server, self.certificate)
 
     def ask(self, server, trusted, own: tuple | None = None) -> int:
         context = ssl.create_default_context(cafile=str(trusted))

@@ -205,13 +205,14 @@ class ServerTestCase(unittest.TestCase):
         return await_true(lambda: (at := log().find(text, begin)) >= 0 and at + len(text),
                           lambda: f"'{text}' in the log:\n{log()}")
 
-    def make_certificate(self, name: str, of: str = "IP:127.0.0.1,DNS:localhost") -> tuple:
+    def make_certificate(self, name: str, of: str = "IP:127.0.0.1,DNS:localhost",
+                         of_key: tuple = ("ec", "-pkeyopt", "ec_paramgen_curve:P-256")) -> tuple:
         """Signs itself; the files of the certificate and of its key."""
         certificate, key = self.directory / f"{name}.pem", self.directory / f"{name}.key"
         subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-             "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
-             f"subjectAltName={of}", "-keyout", key, "-out", certificate],
+            ["openssl", "req", "-x509", "-newkey", *of_key, "-nodes", "-days", "2", "-subj",
+             "/CN=localhost", "-addext", f"subjectAltName={of}",
+             "-keyout", key, "-out", certificate],
             check=True, capture_output=True, timeout=60)
         return certificate, key
 

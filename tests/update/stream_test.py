@@ -117,6 +117,7 @@ class StreamTest(stream_case.StreamTestCase):
     def test_an_import_supersedes_what_was_published_before_it(self) -> None:
         self.brokers.create_topic(TOPIC, PARTITIONS)
         token = self.directory / "token"
+        token.touch(0o600)
         token.write_text("secret")
         server = self.start(security=f'token_file = "{token}"\nrepository_control = true')
         self.headers = {"Authorization": "Bearer secret"}
@@ -135,6 +136,7 @@ class StreamTest(stream_case.StreamTestCase):
 
     def test_a_topic_that_comes_later_is_found_and_excludes_direct_changes(self) -> None:
         token = self.directory / "token"
+        token.touch(0o600)
         token.write_text("secret")
         server = self.start(security=f'token_file = "{token}"\nupdates = true')
         self.headers = {"Authorization": "Bearer secret"}

@@ -42,6 +42,8 @@ void ServerCounters::Fill(ServerStatistics* statistics) const {
   statistics->requests_http = requests_http_.load(std::memory_order_relaxed);
   statistics->requests_grpc = requests_grpc_.load(std::memory_order_relaxed);
   statistics->auth_failures = auth_failures_.load(std::memory_order_relaxed);
+  statistics->certificate_not_before = certificate_not_before_.load(std::memory_order_relaxed);
+  statistics->certificate_not_after = certificate_not_after_.load(std::memory_order_relaxed);
   const auto open_now = [](const std::atomic<int64_t>& connections) {
     return static_cast<uint64_t>(std::max<int64_t>(connections.load(std::memory_order_relaxed), 0));
   };

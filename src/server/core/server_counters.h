@@ -53,6 +53,11 @@ class ServerCounters {
   void CountBadRequest(BadRequestReason reason) { Add(bad_[static_cast<size_t>(reason)]); }
   void CountDeadlineExceeded(LateStage stage) { Add(late_[static_cast<size_t>(stage)]); }
   void CountAuthFailure() { Add(auth_failures_); }
+  // The TLS certificate in use: ServerStatistics' times.
+  void NoteCertificate(int64_t not_before, int64_t not_after) {
+    certificate_not_before_.store(not_before, std::memory_order_relaxed);
+    certificate_not_after_.store(not_after, std::memory_order_relaxed);
+  }
   void AddConnections(Protocol protocol, int64_t change) {
     auto& connections = protocol == Protocol::kHttp ? connections_http_ : connections_grpc_;
     connections.fetch_add(change, std::memory_order_relaxed);
@@ -68,6 +73,8 @@ class ServerCounters {
   Counter requests_http_ = 0;
   Counter requests_grpc_ = 0;
   Counter auth_failures_ = 0;
+  std::atomic<int64_t> certificate_not_before_ = 0;
+  std::atomic<int64_t> certificate_not_after_ = 0;
   std::atomic<int64_t> connections_http_ = 0;
   std::atomic<int64_t> connections_grpc_ = 0;
   std::array<Counter, kRefusedReasonNames.size()> refused_{};

@@ -37,6 +37,7 @@ TEST(ServerCountersTest, FillsWhatWasCounted) {
   counters.CountBadRequest(BadRequestReason::kSyntax);
   counters.CountDeadlineExceeded(LateStage::kLookup);
   counters.CountAuthFailure();
+  counters.NoteCertificate(7, 8);
   counters.AddConnections(Protocol::kGrpc, 5);
   counters.AddConnections(Protocol::kHttp, 3);
   counters.AddConnections(Protocol::kHttp, -1);
@@ -45,6 +46,8 @@ TEST(ServerCountersTest, FillsWhatWasCounted) {
   EXPECT_EQ(statistics.requests_http, 1u);
   EXPECT_EQ(statistics.requests_grpc, 2u);
   EXPECT_EQ(statistics.auth_failures, 1u);
+  EXPECT_EQ(statistics.certificate_not_before, 7);
+  EXPECT_EQ(statistics.certificate_not_after, 8);
   EXPECT_EQ(statistics.connections_http, 2u);
   EXPECT_EQ(statistics.connections_grpc, 5u);
   EXPECT_THAT(statistics.refused, ElementsAre(Pair("capacity", 0), Pair("connections", 0),

@@ -69,6 +69,9 @@ struct ServerStatistics {
   std::vector<std::pair<std::string, uint64_t>> bad_requests;
   std::vector<std::pair<std::string, uint64_t>> deadlines_exceeded;  // by stage
   uint64_t auth_failures = 0;
+  // When the TLS certificate is valid: Unix times in seconds; 0 = there is none.
+  int64_t certificate_not_before = 0;
+  int64_t certificate_not_after = 0;
   std::vector<ModelServerStatistics> models;
 };
 

@@ -53,13 +53,13 @@ absl::StatusOr<std::string> ReadFirstLine(const std::string& path, const std::st
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<const TokenGuard>> TokenGuard::Create(
-    const std::string& token_file) {
+absl::StatusOr<std::unique_ptr<const TokenGuard>> TokenGuard::Create(const std::string& token_file,
+                                                                     const char* setting) {
   auto guard = std::make_unique<TokenGuard>();
   std::string token;
   std::string where = "HPS_TOKEN";
   if (!token_file.empty()) {
-    where = absl::StrCat("[server.security] token_file: ", token_file);
+    where = absl::StrCat("[server.security] ", setting, ": ", token_file);
     HPS_ASSIGN_OR_RETURN(token, ReadFirstLine(token_file, where, kTokenBytesMax));
   } else {
     const char* const variable = std::getenv("HPS_TOKEN");

@@ -19,10 +19,11 @@ class TokenGuard {
  public:
   static constexpr size_t kTokenBytesMax = 4096;
 
-  // Reads the first line of `token_file`, or HPS_TOKEN when it is empty. Neither: every request is
-  // let in. Never waits. Errors: NOT_FOUND (the file), INVALID_ARGUMENT (no regular file, or a
-  // token that is empty, too long, or with blanks).
-  static absl::StatusOr<std::unique_ptr<const TokenGuard>> Create(const std::string& token_file);
+  // Reads the first line of `token_file`, which `setting` of [server.security] names, or HPS_TOKEN
+  // when it is empty. Neither: every request is let in. Never waits. Errors: NOT_FOUND (the file),
+  // INVALID_ARGUMENT (no regular file, or a token that is empty, too long, or with blanks).
+  static absl::StatusOr<std::unique_ptr<const TokenGuard>> Create(
+      const std::string& token_file, const char* setting = "token_file");
 
   bool has_token() const { return has_token_; }
 

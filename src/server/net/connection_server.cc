@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/logging.h"
 #include "base/macros.h"
 
 namespace hps::server {
@@ -114,8 +115,10 @@ absl::Status ConnectionServer::Reopen() {
                        TokenGuard::Create(config.token_file));
   std::shared_ptr<const TokenGuard> admin_token;
   if (!config.admin_token_file.empty()) {
-    HPS_ASSIGN_OR_RETURN(admin_token, TokenGuard::Create(config.admin_token_file));
+    HPS_ASSIGN_OR_RETURN(admin_token,
+                         TokenGuard::Create(config.admin_token_file, "admin_token_file"));
   }
+  if (tls != nullptr) parts_.counters->NoteCertificate(tls->not_before(), tls->not_after());
   MutexLock lock(credentials_mutex_);
   tls_ = std::move(tls);
   token_ = std::move(token);
@@ -197,7 +200,13 @@ void ConnectionServer::OnAcceptable() {
   last_turn_end = {};
   for (size_t i = 0; i < kAcceptsPerTurn; ++i) {
     const int fd = listener_->Accept();
-    if (fd == Listener::kNone || fd == Listener::kNoRoom) return;
+    if (fd == Listener::kNone) return;
+    if (fd == Listener::kNoRoom) {
+      parts_.counters->CountRefused(RefusedReason::kConnections);
+      return LogWarning(absl::StrCat(
+          options_.name, ": a client waits, because no file or memory is left to accept its ",
+          "connection; raise the limit of open files (LimitNOFILE, ulimit -n)"));
+    }
     if (draining()) {
       close(fd);
       continue;

@@ -84,7 +84,7 @@ class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
   struct Options {
     std::string name;  // of its threads, and in what Drain says
     Protocol protocol = Protocol::kHttp;
-    const char* tls_protocol = nullptr;  // TlsContext::Create's
+    const char* tls_protocol = "http/1.1";  // TlsContext::Create's
     size_t thread_count = 1;
     Duration tick_period{};
     bool is_counted = true;  // as a server of requests, in its connections and requests

@@ -1,13 +1,19 @@
 #include "server/net/connection_server.h"
 
+#include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <fstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "base/descriptor.h"
 #include "server/core/server_statistics.h"
 #include "server/net/test_echo_server.h"
 #include "server/net/test_socket.h"
@@ -55,6 +61,11 @@ class ConnectionServerTest : public testing::Test {
     ServerStatistics statistics;
     world_.counters.Fill(&statistics);
     return statistics.connections_http;
+  }
+  uint64_t refused_count() const {
+    ServerStatistics statistics;
+    world_.counters.Fill(&statistics);
+    return statistics.refused[static_cast<size_t>(RefusedReason::kConnections)].second;
   }
   testing::AssertionResult AwaitOpen(uint64_t count) const {
     return AwaitCondition([&] { return open_count() == count; });
@@ -105,6 +116,28 @@ TEST_F(ConnectionServerTest, ConnectionsAreBounded) {
   EXPECT_EQ(second->Ask("2"), "2");
 }
 
+// Catches: a server that is out of files, and that no metric and no line of the log tells of.
+TEST_F(ConnectionServerTest, AConnectionForWhichThereIsNoFileIsCountedAndTakenLater) {
+  Start();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  // The lowest number that is free is the only one that is left, and the client takes it.
+  Descriptor last(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const rlimit none{.rlim_cur = static_cast<rlim_t>(last.number()) + 1,
+                    .rlim_max = before.rlim_max};
+  testing::internal::CaptureStderr();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  last.Close();
+  const auto client = Connect();
+  EXPECT_TRUE(client->is_open());
+  EXPECT_TRUE(AwaitCondition([this] { return refused_count() > 0; }));
+  EXPECT_EQ(open_count(), 0u);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(client->Ask("a"), "a");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::HasSubstr("echo: a client waits, because no file or memory is left"));
+}
+
 TEST_F(ConnectionServerTest, ADrainEndsAllAndTakesNobody) {
   Start();
   const auto client = Connect();
@@ -131,6 +164,17 @@ TEST_F(ConnectionServerTest, CredentialsThatCannotBeReadLeaveTheOldOnes) {
   EXPECT_TRUE(server_->Admits("Bearer second"));
   EXPECT_FALSE(server_->Admits("Bearer first"));
   EXPECT_FALSE(server_->Admits(""));
+}
+
+TEST_F(ConnectionServerTest, AnErrorNamesTheSettingOfTheFile) {
+  for (auto [member, setting] : {std::pair(&ServerConfig::token_file, "token_file"),
+                                 std::pair(&ServerConfig::admin_token_file, "admin_token_file")}) {
+    world_.config = {};
+    world_.config.*member = "/none";
+    EXPECT_EQ(
+        EchoServer(world_.Parts(), 1).Listen("127.0.0.1:0"),
+        absl::NotFoundError(absl::StrCat("[server.security] ", setting, ": /none can't be read")));
+  }
 }
 
 TEST_F(ConnectionServerTest, WithoutATokenOnlyWhatNeedsOneIsRefused) {

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <ctime>
 #include <span>
 #include <string_view>
 
@@ -15,6 +16,7 @@
 #include "openssl/bio.h"
 #include "openssl/err.h"
 #include "openssl/ssl.h"
+#include "openssl/x509.h"
 
 namespace hps::server {
 namespace {
@@ -100,6 +102,11 @@ int SelectProtocol(SSL*, const unsigned char** selected, unsigned char* selected
   return SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
+int64_t UnixSeconds(const ASN1_TIME* time) {
+  tm parts{};
+  return ASN1_TIME_to_tm(time, &parts) == 1 ? int64_t{timegm(&parts)} : 0;
+}
+
 }  // namespace
 
 void FreeTls::operator()(ssl_st* connection) const { SSL_free(connection); }
@@ -114,6 +121,8 @@ absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Create(const ServerConfi
   if (raw == nullptr) return absl::ResourceExhaustedError("no memory for a TLS context");
   ERR_clear_error();
   SSL_CTX_set_min_proto_version(raw, TLS1_2_VERSION);
+  // Of TLS 1.2, what HTTP/2 allows (RFC 9113, 9.2.2): forward secrecy and AEAD.
+  HPS_CHECK(SSL_CTX_set_cipher_list(raw, "ECDHE+AESGCM:ECDHE+CHACHA20") == 1);
   SSL_CTX_set_options(raw, SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE);
   SSL_CTX_set_mode(raw, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                             SSL_MODE_RELEASE_BUFFERS);
@@ -126,10 +135,8 @@ absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Create(const ServerConfi
       SSL_CTX_check_private_key(raw) != 1) {
     return Wrong("tls_key");
   }
-  if (protocol != nullptr) {
-    // It is read only.
-    SSL_CTX_set_alpn_select_cb(raw, SelectProtocol, const_cast<char*>(protocol));
-  }
+  // It is read only.
+  SSL_CTX_set_alpn_select_cb(raw, SelectProtocol, const_cast<char*>(protocol));
   if (config.tls_client_ca.empty()) return context;
   HPS_RETURN_IF_ERROR(CheckReadable(config.tls_client_ca, "tls_client_ca"));
   if (SSL_CTX_load_verify_file(raw, config.tls_client_ca.c_str()) != 1) {
@@ -141,6 +148,14 @@ absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Create(const ServerConfi
   static constexpr unsigned char kSessionContext[] = "hps";
   SSL_CTX_set_session_id_context(raw, kSessionContext, sizeof(kSessionContext) - 1);
   return context;
+}
+
+int64_t TlsContext::not_before() const {
+  return UnixSeconds(X509_get0_notBefore(SSL_CTX_get0_certificate(context_.get())));
+}
+
+int64_t TlsContext::not_after() const {
+  return UnixSeconds(X509_get0_notAfter(SSL_CTX_get0_certificate(context_.get())));
 }
 
 TlsConnection TlsContext::Accept(int fd) const {

@@ -3,6 +3,7 @@
 // OpenSSL stays behind this header and transport.cc.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -24,14 +25,18 @@ using TlsConnection = std::unique_ptr<ssl_st, FreeTls>;
 class TlsContext {
  public:
   // Reads certificate, key and, if configured, the CA whose clients are let in. TLS 1.2 and later.
-  // `protocol`: what is spoken over it, "h2"; a client that names protocols (ALPN) must name it.
-  // Null: HTTP/1.1, whatever a client names. It must live forever.
+  // `protocol`: what is spoken over it; a client that names protocols (ALPN) must name it. It must
+  // live forever.
   // Errors: INVALID_ARGUMENT (what does not parse or does not fit together), NOT_FOUND (a file).
   static absl::StatusOr<std::unique_ptr<TlsContext>> Create(const ServerConfig& config,
-                                                            const char* protocol = nullptr);
+                                                            const char* protocol = "http/1.1");
 
   // The server's end of a new connection over the socket `fd`. Null when there is no memory.
   TlsConnection Accept(int fd) const;
+
+  // When the certificate is valid: Unix times in seconds.
+  int64_t not_before() const;
+  int64_t not_after() const;
 
  private:
   explicit TlsContext(ssl_ctx_st* context) : context_(context) {}

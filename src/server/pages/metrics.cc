@@ -54,6 +54,10 @@ void AddServer(const Snapshot& snapshot, MetricList& list) {
                          "Requests whose deadline passed, by where they were then."));
   list.Counter("hps_auth_failures_total", "Requests without the right token.")
       .Add(server.auth_failures);
+  if (server.certificate_not_after == 0) return;
+  list.Gauge("hps_tls_certificate_not_after_seconds",
+             "Unix time at which the TLS certificate in use expires.")
+      .Add(static_cast<double>(server.certificate_not_after));
 }
 
 void AddModelStates(const Snapshot& snapshot, MetricList& list) {

@@ -62,6 +62,7 @@ TEST(MetricsTest, SaysEveryPromisedSignal) {
       {R"(hps_deadline_exceeded_total{stage="queue"})", 2},
       {R"(hps_queue_depth{queue="m"})", 6},
       {R"(hps_auth_failures_total)", 5},
+      {R"(hps_tls_certificate_not_after_seconds)", 1'800'000'000},
       {R"(hps_bad_requests_total{reason="syntax"})", 4},
       {R"(hps_store_free_bytes)", 1 << 20},
       {R"(hps_store_background_errors_total)", 1},
@@ -122,6 +123,13 @@ TEST(MetricsTest, HasNoSamplesOfLevelsThatAreNotThere) {
   EXPECT_THAT(text, Not(HasSubstr("tier=\"l1\"")));
   EXPECT_THAT(text, Not(HasSubstr("tier=\"l2\"")));
   EXPECT_THAT(text, Not(HasSubstr("hps_level_")));
+}
+
+TEST(MetricsTest, WithoutTlsThereIsNoCertificate) {
+  const Config config;
+  Snapshot snapshot = FullSnapshot(&config);
+  snapshot.server.certificate_not_after = 0;
+  EXPECT_THAT(MetricsText(snapshot), Not(HasSubstr("certificate")));
 }
 
 TEST(MetricsTest, TheServersOfRedis) {

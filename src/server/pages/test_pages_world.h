@@ -96,6 +96,7 @@ inline Snapshot FullSnapshot(const Config* config) {
   server.bad_requests = {{"syntax", 4}};
   server.deadlines_exceeded = {{"queue", 2}};
   server.auth_failures = 5;
+  server.certificate_not_after = 1'800'000'000;
   ModelServerStatistics& model = server.models.emplace_back();
   model.model = "m";
   model.version = "3";

@@ -98,6 +98,7 @@ absl::StatusOr<std::unique_ptr<UpdateProducer>> KafkaProducer::Make(
 
 absl::Status KafkaProducer::Connect() {
   HPS_ASSIGN_OR_RETURN(KafkaSettings settings, KafkaSettings::Make(options_.kafka));
+  HPS_RETURN_IF_ERROR(settings.CheckSecretFiles(std::nullopt));
   KafkaClient::Options client_options = ClientOptions(options_, std::move(settings));
   client_options.on_delivery = [this](const rd_kafka_message_t& message) { TakeDelivery(message); };
   HPS_ASSIGN_OR_RETURN(client_, KafkaClient::Make(std::move(client_options)));

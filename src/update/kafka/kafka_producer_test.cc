@@ -1,6 +1,7 @@
 #include "update/kafka/kafka_producer.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <map>
 #include <numeric>
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "testing/await.h"
+#include "testing/test_directory.h"
 #include "update/kafka/test_kafka_brokers.h"
 
 namespace hps {
@@ -34,6 +36,11 @@ TEST(KafkaProducer, RefusesOptionsThatCannotWork) {
   options.memory_bytes_max = 1 << 20;
   options.kafka = {{"acks", "0"}};
   EXPECT_EQ(code(), absl::StatusCode::kInvalidArgument);
+  const TestDirectory directory;
+  const std::string secret = directory.Write("secret", "secret");
+  ASSERT_EQ(chmod(secret.c_str(), 0644), 0);
+  options.kafka = {{"sasl.password", "file:" + secret}};
+  EXPECT_EQ(code(), absl::StatusCode::kFailedPrecondition);
   options.kafka = {};
   options.brokers = "";
   EXPECT_EQ(code(), absl::StatusCode::kInvalidArgument);

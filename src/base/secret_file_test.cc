@@ -1,0 +1,79 @@
+#include "base/secret_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace hps {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class SecretFileTest : public testing::Test {
+ protected:
+  SecretFileTest() : folder_(testing::TempDir() + "/secret_file_XXXXXX") {
+    EXPECT_NE(mkdtemp(folder_.data()), nullptr);
+    path_ = folder_ + "/token";
+    std::ofstream(path_) << "secret\n";
+  }
+  ~SecretFileTest() override { std::filesystem::remove_all(folder_); }
+
+  absl::Status CheckWith(mode_t mode, std::optional<bool> allowed) const {
+    EXPECT_EQ(chmod(path_.c_str(), mode), 0);
+    return CheckSecretFile("[x] token_file", path_, allowed);
+  }
+
+  std::string folder_;
+  std::string path_;
+};
+
+TEST_F(SecretFileTest, IsForItsOwnerAndGroup) {
+  for (const mode_t mode : {0400u, 0600u, 0640u, 0440u, 0660u, 0601u, 0000u})
+    EXPECT_EQ(CheckWith(mode, false), absl::OkStatus()) << std::oct << mode;
+  for (const mode_t mode : {0644u, 0444u, 0604u, 0777u, 0004u})
+    EXPECT_EQ(CheckWith(mode, false).code(), absl::StatusCode::kFailedPrecondition) << mode;
+}
+
+TEST_F(SecretFileTest, TheErrorSaysWhatToDo) {
+  const std::string found = "[x] token_file: every user of this machine may read '" + path_ +
+                            "' (mode 0644); run `chmod o-r` on it";
+  EXPECT_EQ(CheckWith(0644, std::nullopt), absl::FailedPreconditionError(found));
+  EXPECT_EQ(CheckWith(0644, false),
+            absl::FailedPreconditionError(
+                found + ", or set [server.security] secrets_readable_by_all = true"));
+}
+
+TEST_F(SecretFileTest, IsAWarningWhereItIsAllowed) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(CheckWith(0600, true), absl::OkStatus());
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(CheckWith(0644, true), absl::OkStatus());
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      AllOf(HasSubstr("warning"), HasSubstr("[x] token_file: every user"), HasSubstr(path_)));
+}
+
+// A link's own mode is 0777; what counts is the file.
+TEST_F(SecretFileTest, FollowsLinks) {
+  const std::string link = folder_ + "/link";
+  std::filesystem::create_symlink(path_, link);
+  EXPECT_EQ(chmod(path_.c_str(), 0600), 0);
+  EXPECT_EQ(CheckSecretFile("x", link, false), absl::OkStatus());
+  EXPECT_EQ(chmod(path_.c_str(), 0644), 0);
+  EXPECT_EQ(CheckSecretFile("x", link, false).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(SecretFileTest, LeavesWhatIsNoFileToItsReader) {
+  for (const std::string& path :
+       {std::string(), folder_ + "/none", folder_, std::string("/dev/null")}) {
+    EXPECT_EQ(CheckSecretFile("x", path), absl::OkStatus()) << path;
+  }
+}
+
+}  // namespace
+}  // namespace hps
