@@ -72,8 +72,7 @@ absl::Status CheckSecrets(const ServerConfig& config) {
   return CheckSecretFile("[server.security] tls_key", config.tls_key, allowed);
 }
 
-std::string CertificateWarning(const ServerConfig& config, const ServerStatistics& statistics,
-                               int64_t now_seconds) {
+std::string CertificateWarning(const ServerStatistics& statistics, int64_t now_seconds) {
   const int64_t end = statistics.certificate_not_after;
   const bool has_begun = statistics.certificate_not_before <= now_seconds;
   if (has_begun && end - now_seconds >= kCertificateSeconds) return "";
@@ -81,7 +80,7 @@ std::string CertificateWarning(const ServerConfig& config, const ServerStatistic
                             : end <= now_seconds ? "expired at"
                                                  : "expires in less than 30 days, at";
   return absl::StrCat(
-      "[server.security] tls_certificate: ", config.tls_certificate, " ", state, " ",
+      "the certificate of [server.security] tls_certificate ", state, " ",
       absl::FormatTime("%Y-%m-%d %H:%M:%S UTC",
                        absl::FromUnixSeconds(has_begun ? end : statistics.certificate_not_before),
                        absl::UTCTimeZone()),

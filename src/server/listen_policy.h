@@ -27,8 +27,7 @@ absl::Status CheckSecrets(const ServerConfig& config);
 
 // A sentence if the certificate in use is not valid at `now_seconds` (Unix time), or for less than
 // 30 days from then; else empty.
-std::string CertificateWarning(const ServerConfig& config, const ServerStatistics& statistics,
-                               int64_t now_seconds);
+std::string CertificateWarning(const ServerStatistics& statistics, int64_t now_seconds);
 
 // Connections for which there are files.
 struct ConnectionShares {

@@ -79,26 +79,24 @@ TEST(ListenPolicyTest, SecretsAreNotForEverybody) {
 }
 
 TEST(ListenPolicyTest, WarnsOfACertificateThatIsNotValidForLong) {
-  ServerConfig config;
-  config.tls_certificate = "/etc/hps/cert.pem";
   constexpr int64_t kBegin = 1'700'000'000;  // 2023-11-14 22:13:20
   constexpr int64_t kEnd = 1'800'000'000;    // 2027-01-15 08:00:00
   constexpr int64_t kDay = 24 * 60 * 60;
   ServerStatistics statistics;
   statistics.certificate_not_before = kBegin;
   statistics.certificate_not_after = kEnd;
-  const auto at = [&](int64_t now) { return CertificateWarning(config, statistics, now); };
+  const auto at = [&](int64_t now) { return CertificateWarning(statistics, now); };
   EXPECT_EQ(at(kBegin), "");
   EXPECT_EQ(at(kEnd - 30 * kDay), "");
   EXPECT_EQ(at(kEnd - 30 * kDay + 1),
-            "[server.security] tls_certificate: /etc/hps/cert.pem expires in less than 30 days, at "
+            "the certificate of [server.security] tls_certificate expires in less than 30 days, at "
             "2027-01-15 08:00:00 UTC; renew it and send SIGHUP");
   EXPECT_THAT(at(kEnd - 1), HasSubstr("expires in less than 30 days"));
   EXPECT_EQ(at(kEnd),
-            "[server.security] tls_certificate: /etc/hps/cert.pem expired at 2027-01-15 08:00:00 "
+            "the certificate of [server.security] tls_certificate expired at 2027-01-15 08:00:00 "
             "UTC; renew it and send SIGHUP");
   EXPECT_EQ(at(kBegin - 1),
-            "[server.security] tls_certificate: /etc/hps/cert.pem is not valid before 2023-11-14 "
+            "the certificate of [server.security] tls_certificate is not valid before 2023-11-14 "
             "22:13:20 UTC; check it and the clock of this machine");
 }
 

@@ -293,8 +293,7 @@ void RunningServer::EndParts() {
 void RunningServer::WarnOfCertificate() const {
   const server::ServerStatistics statistics = core_->Snapshot();
   if (statistics.certificate_not_after == 0) return;
-  const std::string warning =
-      server::CertificateWarning(config_.server, statistics, UnixMilliseconds() / 1000);
+  const std::string warning = server::CertificateWarning(statistics, UnixMilliseconds() / 1000);
   if (!warning.empty()) LogWarning(warning);
 }
 
