@@ -29,6 +29,18 @@ void Add(const LookupCounts& counts, LookupCounts& sum) {
   for (size_t i = 0; i < kKeyStatusCount; ++i) sum.by_status[i] += counts.by_status[i];
 }
 
+template <typename T>
+void Widen(const std::byte* from, std::span<Key> to) {
+  for (size_t i = 0; i < to.size(); ++i) to[i] = LoadLittleEndian<T>(from + i * sizeof(T));
+}
+
+// Copies keys that are not aligned, or have 32 bits.
+void CopyKeys(Datatype type, const std::byte* from, std::span<Key> to) {
+  if (type == Datatype::kInt32) return Widen<int32_t>(from, to);
+  if (type == Datatype::kUint32) return Widen<uint32_t>(from, to);
+  std::memcpy(to.data(), from, to.size_bytes());
+}
+
 // Points the prediction of a plan at its rows.
 void BindRows(const NetworkSignature& signature, ExecutionPlan& plan) {
   for (size_t i = 0; i < signature.inputs.size(); ++i) {
@@ -198,10 +210,11 @@ void BatchExecutor::AddPiece(Plans plans, bool with_statuses, KeyPlace& place) {
 void BatchExecutor::AddPart(ExecutionPlan& plan, bool with_statuses, KeyPlace& place) {
   const TablePart& part = plan.parts[place.part];
   const size_t key_count = std::min(part.key_count - place.key, options_.keys_max - key_count_);
-  const std::byte* key_bytes = part.keys + place.key * sizeof(Key);
-  const Key* keys = AsAligned<Key>(key_bytes);
+  const size_t key_bytes = DatatypeBytes(part.key_type);
+  const std::byte* const given = part.keys + place.key * key_bytes;
+  const Key* keys = key_bytes == sizeof(Key) ? AsAligned<Key>(given) : nullptr;
   if (keys == nullptr) {
-    std::memcpy(&aligned_keys_[key_count_], key_bytes, key_count * sizeof(Key));
+    CopyKeys(part.key_type, given, {&aligned_keys_[key_count_], key_count});
     keys = &aligned_keys_[key_count_];
   }
   query_plans_.push_back(&plan);

@@ -99,7 +99,8 @@ class BatchExecutor {
   void CountDegraded(bool with_statuses, const LookupCounts& counts);
 
   const Options options_;
-  const std::unique_ptr<Key[]> aligned_keys_;    // [keys_max], of inputs that are not aligned
+  // [keys_max], of inputs that are not aligned or have keys of 32 bits.
+  const std::unique_ptr<Key[]> aligned_keys_;
   const std::unique_ptr<KeyStatus[]> statuses_;  // [keys_max], by position in the lookup
   std::vector<HostTableQuery> queries_;          // of the lookup; capacity kTablesPerCallMax
   std::vector<ExecutionPlan*> query_plans_;      // whose they are; likewise

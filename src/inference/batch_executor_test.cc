@@ -11,13 +11,14 @@
 #include "hps/store.h"
 #include "hps/transfer.h"
 #include "inference/request_plan.h"
+#include "onnx/test_models.h"
 #include "testing/test_directory.h"
 
 namespace hps {
 namespace {
 
-// A store with the tables m/a (dim 2) and m/b (dim 3), keys 0 to 99: element i of row k is
-// 10 k + i, and 1000 more in m/b.
+// A store with the tables m/a (dim 2) and m/b (dim 3), keys 0 to 99, -7 and 2^32 - 7: element i of
+// row k is 10 k + i, and 1000 more in m/b.
 class BatchExecutorTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -37,12 +38,11 @@ class BatchExecutorTest : public ::testing::Test {
   }
 
   void Import(const std::string& table, uint32_t dim, float base) {
-    std::vector<Key> keys;
+    std::vector<Key> keys = {-7, (Key{1} << 32) - 7};
+    for (Key key = 0; key < 100; ++key) keys.push_back(key);
     std::vector<float> rows;
-    for (Key key = 0; key < 100; ++key) {
-      keys.push_back(key);
+    for (const Key key : keys)
       for (uint32_t i = 0; i < dim; ++i) rows.push_back(Element(base, key, i));
-    }
     const TableInMemory memory = {.keys = keys, .rows = std::as_bytes(std::span(rows)), .dim = dim};
     const auto report = ImportTables(config_, {.name = table, .memory = memory});
     ASSERT_TRUE(report.ok()) << report.status();
@@ -126,6 +126,36 @@ TEST_F(BatchExecutorTest, LooksUpRequestsOfAllConventionsTogether) {
   EXPECT_EQ(executor.counts()[KeyStatus::kHitL2] + executor.counts()[KeyStatus::kHitL3], 42U);
   EXPECT_EQ(by_table.plan.degraded_count, 0U);
   EXPECT_EQ(joint.plan.degraded_count, 0U);
+}
+
+// Keys of 32 bits, which need not be aligned, in more than one lookup.
+TEST_F(BatchExecutorTest, KeysOf32BitsAreWidened) {
+  std::vector<uint32_t> without_sign = {static_cast<uint32_t>(-7)};
+  std::vector<int32_t> with_sign = {-7};
+  for (int32_t key = 0; key < 20; ++key) {
+    without_sign.push_back(static_cast<uint32_t>(key));
+    with_sign.push_back(key);
+  }
+  std::vector<std::byte> odd(1 + 21 * sizeof(uint32_t));
+  std::memcpy(odd.data() + 1, without_sign.data(), odd.size() - 1);
+  Asked by_table;
+  AddTensor(by_table, "a", Datatype::kUint32, 21, std::span(odd).subspan(1));
+  const std::vector<int32_t> counts = {1, 20};
+  Asked joint;
+  AddTensor(joint, "KEYS", Datatype::kInt32, 21, std::as_bytes(std::span(with_sign)));
+  AddTensor(joint, "NUMKEYS", Datatype::kInt32, 2, std::as_bytes(std::span(counts)));
+  Plan(by_table);
+  Plan(joint);
+  BatchExecutor executor({.slot = 0, .keys_max = kKeysMax, .clock = &RealClock()});
+  const std::vector<ExecutionPlan*> plans = {&by_table.plan, &joint.plan};
+  const absl::Status looked_up = executor.LookUp(*version_, plans, {});
+  ASSERT_TRUE(looked_up.ok()) << looked_up;
+  EXPECT_EQ(by_table.memory[0][0], Element(0, (Key{1} << 32) - 7, 0));
+  EXPECT_EQ(joint.memory[0][0], Element(0, -7, 0));
+  for (size_t i = 0; i < 20; ++i) {
+    EXPECT_EQ(by_table.memory[0][2 * i + 2], Element(0, static_cast<Key>(i), 0)) << i;
+    EXPECT_EQ(joint.memory[0][3 * i + 2], Element(1000, static_cast<Key>(i), 0)) << i;
+  }
 }
 
 // A deadline in the past leaves what only level 3 has: each request knows how many rows it lacks.
