@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "base/logging.h"
@@ -59,6 +60,28 @@ void BindPrediction(const NetworkSignature& signature, ExecutionPlan& plan) {
     const size_t output = plan.prediction_outputs[i];
     plan.prediction.outputs[i] = output == OutputPlace::kNone ? nullptr : plan.outputs[output].data;
   }
+}
+
+// Names the inputs whose shapes the network leaves open.
+absl::Status ShapesError(const ModelVersion& version, const Prediction& prediction) {
+  const NetworkSignature& signature = version.predictor()->signature();
+  std::vector<std::string> open;
+  for (size_t i = 0; i < signature.inputs.size(); ++i) {
+    const NetworkSignature::Input& input = signature.inputs[i];
+    const PredictionInput& given = prediction.inputs[i];
+    const auto& dims = input.sample_dims;
+    if (input.table.has_value()) {
+      if (input.pooling != RowPooling::kNone || input.sample_keys != 0) continue;
+      open.push_back(absl::StrCat("input '", version.tables()[*input.table].name, "' with ",
+                                  given.sample_keys, " keys for each sample"));
+    } else if (std::any_of(dims.begin(), dims.end(), [](int64_t dim) { return dim < 0; })) {
+      open.push_back(absl::StrCat("input '", input.name, "' of shape [", prediction.batch, ", ",
+                                  absl::StrJoin(given.sample_dims, ", "), "]"));
+    }
+  }
+  if (open.empty()) open.push_back(absl::StrCat("a batch of ", prediction.batch));
+  return absl::InvalidArgumentError(
+      absl::StrCat("the dense network does not take these shapes: ", absl::StrJoin(open, ", ")));
 }
 
 }  // namespace
@@ -300,7 +323,10 @@ absl::Status BatchExecutor::Predict(ModelVersion& version, Plans plans) {
   }
   if (rows_ == RowsPlace::kLost) HPS_RETURN_IF_ERROR(LookUpAgain(version, plans));
   bind();
-  return session->Run(predictions_);
+  absl::Status ran = session->Run(predictions_);
+  if (absl::IsInvalidArgument(ran) && plans.size() == 1)
+    ran = ShapesError(version, plans.front()->prediction);
+  return ran;
 }
 
 // What the device had is lost: the rows of these plans come to the host. An answer must not have

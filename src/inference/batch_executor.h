@@ -66,8 +66,9 @@ class BatchExecutor {
 
   // Runs the network for all plans. REQUIRES: LookUp of them was the last; each is a prediction.
   // If the device fails that has their rows, they are looked up again, on the host.
-  // Errors: those of ModelVersion::prediction_session and PredictionSession::Run; UNAVAILABLE (rows
-  // did not come a second time). Throws std::bad_alloc.
+  // Errors: those of ModelVersion::prediction_session and PredictionSession::Run; INVALID_ARGUMENT
+  // (the network does not take inputs of these shapes; of a single plan it names them); UNAVAILABLE
+  // (rows did not come a second time). Throws std::bad_alloc.
   absl::Status Predict(ModelVersion& version, Plans plans);
 
  private:

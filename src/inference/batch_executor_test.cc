@@ -177,5 +177,43 @@ TEST_F(BatchExecutorTest, CountsWhatHasNotComePerRequest) {
   EXPECT_EQ(first.memory[0], (std::vector<float>{0, 0, 0, 0, 0, 0, -1}));
 }
 
+// score = x [batch, keys, 2] as [batch, 6] * 1; only the product tells that it takes three keys.
+TEST_F(BatchExecutorTest, ShapesThatTheNetworkDoesNotTakeAreNamedByTheirInput) {
+  TestModel network;
+  network.Input("x", ::onnx::TensorProto::FLOAT, {-1, -1, 2});
+  network.Floats("w", {6, 1}, std::vector<float>(6, 1.0F));
+  network.Node("MatMul", "score", {network.Node("Flatten", "flat", {"x"}), "w"});
+  network.Output("score", ::onnx::TensorProto::FLOAT, {-1, 1});
+  auto model = store_->models().Open("m");
+  ASSERT_TRUE(model.ok()) << model.status();
+  auto predictor =
+      Predictor::Make(std::make_shared<const ModelNetwork>(ModelNetwork{
+                          .onnx = network.Bytes(),
+                          .inputs = {{.name = "x", .table = "a", .pooling = RowPooling::kNone}}}),
+                      (*model)->tables(), {});
+  if (absl::IsUnimplemented(predictor.status())) GTEST_SKIP() << "no engine in this build";
+  ASSERT_TRUE(predictor.ok()) << predictor.status();
+  version_ = ModelVersion::Make(*std::move(model), {.keys_max = kKeysMax}, *std::move(predictor));
+  const std::vector<Key> keys = {1, 2, 3, 4, 5, 6};
+  Asked good, bad;
+  AddTensor(good, "a", Datatype::kInt64, 2, std::as_bytes(std::span(keys)));
+  good.request.inputs[0].shape = {.dims = {2, 3}, .dim_count = 2};
+  AddTensor(bad, "a", Datatype::kInt64, 3, std::as_bytes(std::span(keys)));
+  bad.request.inputs[0].shape = {.dims = {3, 2}, .dim_count = 2};
+  Plan(good);
+  Plan(bad);
+  BatchExecutor executor({.slot = 0, .keys_max = kKeysMax, .clock = &RealClock()});
+  const std::vector<ExecutionPlan*> both = {&good.plan, &bad.plan};
+  ASSERT_TRUE(executor.LookUp(*version_, both, {}).ok());
+  EXPECT_EQ(executor.Predict(*version_, both).code(), absl::StatusCode::kInvalidArgument);
+  const absl::Status refused = executor.Predict(*version_, {&both[1], 1});
+  EXPECT_EQ(refused, absl::InvalidArgumentError("the dense network does not take these shapes: "
+                                                "input 'a' with 2 keys for each sample"));
+  const absl::Status predicted = executor.Predict(*version_, {&both[0], 1});
+  ASSERT_TRUE(predicted.ok()) << predicted;
+  EXPECT_FLOAT_EQ(good.memory[0][0], 2 * (10 + 20 + 30) + 3);
+  EXPECT_FLOAT_EQ(good.memory[0][1], 2 * (40 + 50 + 60) + 3);
+}
+
 }  // namespace
 }  // namespace hps
