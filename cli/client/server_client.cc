@@ -58,6 +58,7 @@ absl::StatusCode CodeOf(int http_code) {
     case 409:
       return absl::StatusCode::kFailedPrecondition;
     case 429:
+    case 507:
       return absl::StatusCode::kResourceExhausted;
     case 501:
       return absl::StatusCode::kUnimplemented;

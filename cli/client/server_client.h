@@ -38,7 +38,7 @@ class ServerClient {
   // answers 429 or 503.
   // Errors: those of HttpSend; else that of the server, with its sentence: INVALID_ARGUMENT (400,
   // 413), UNAUTHENTICATED (401), PERMISSION_DENIED (403), NOT_FOUND (404), FAILED_PRECONDITION
-  // (409), RESOURCE_EXHAUSTED (429), UNIMPLEMENTED (501), UNAVAILABLE (503), DEADLINE_EXCEEDED
+  // (409), RESOURCE_EXHAUSTED (429, 507), UNIMPLEMENTED (501), UNAVAILABLE (503), DEADLINE_EXCEEDED
   // (504), INTERNAL (others).
   absl::StatusOr<std::string> Send(const Post& post, std::chrono::nanoseconds timeout) const;
 

@@ -76,6 +76,7 @@ struct DurableStatistics {
   uint64_t damaged_reads = 0;      // rows and blocks with a wrong checksum
   uint64_t background_errors = 0;  // disk errors while files were written
   bool writable = true;            // false: opened read-only, or refusing writes after a disk error
+  bool read_only = false;          // opened read-only
   uint64_t free_bytes = 0;         // on the store's disk; 0 also if unknown
   uint64_t merges = 0;             // of a table's changes into new page files
   uint64_t merged_bytes = 0;       // of the page files that they made

@@ -33,7 +33,9 @@ namespace hps {
 enum class OpenMode {
   kReadWrite,  // takes the store's lock and loads all models
   kCreate,     // as kReadWrite; creates the store if the directory is missing or empty
-  kServe,      // as kReadWrite, but loads no model: call models().LoadAll() or Load()
+  kServe,      // as kReadWrite, but loads no model: call models().LoadAll() or Load(). On a file
+               // system that is mounted read-only as kReadOnly, unless the configuration has
+               // changes of rows: PERMISSION_DENIED
   kMaintain,   // as kReadWrite for a command: loads no model, reads no update stream; others wait
   kReadOnly,   // beside a writer, without its lock; never changes the store
 };

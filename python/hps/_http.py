@@ -30,7 +30,7 @@ _CODES = {400: _errors.InvalidArgumentError, 401: _errors.UnauthenticatedError,
           409: _errors.FailedPreconditionError, 413: _errors.ResourceExhaustedError,
           429: _errors.ResourceExhaustedError, 500: _errors.InternalError,
           501: _errors.UnimplementedError, 503: _errors.UnavailableError,
-          504: _errors.DeadlineExceededError}
+          504: _errors.DeadlineExceededError, 507: _errors.ResourceExhaustedError}
 _WAIT_S_MAX = 86400.0  # of one wait; the system has a maximum of its own
 
 

@@ -80,6 +80,7 @@ std::string StatisticsJson(const StoreStatistics& statistics) {
   json.Name("l3").BeginObject().Member("damaged_reads", statistics.l3.damaged_reads);
   json.Member("background_errors", statistics.l3.background_errors);
   json.Member("writable", statistics.l3.writable);
+  json.Member("read_only", statistics.l3.read_only);
   json.Member("free_bytes", statistics.l3.free_bytes);
   json.Member("merges", statistics.l3.merges);
   json.Member("merged_bytes", statistics.l3.merged_bytes);

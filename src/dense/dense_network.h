@@ -33,9 +33,9 @@ class DenseSession {
   virtual ~DenseSession() = default;
 
   // `inputs` and `outputs` as the network lists them; the data are read and written in place, and
-  // outputs are float32. Errors: INTERNAL (what the engine says; the shapes were not those of the
-  // network), OUT_OF_RANGE (with these shapes a tensor inside the network would be too large),
-  // RESOURCE_EXHAUSTED (no memory).
+  // outputs are float32. Errors: INVALID_ARGUMENT (the network does not take inputs of these
+  // shapes), OUT_OF_RANGE (with these shapes a tensor inside the network would be too large),
+  // INTERNAL (what the engine says), RESOURCE_EXHAUSTED (no memory).
   virtual absl::Status Run(std::span<const DenseTensor> inputs,
                            std::span<const DenseTensor> outputs) = 0;
 

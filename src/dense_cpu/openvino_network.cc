@@ -70,6 +70,12 @@ ov::Shape ShapeOf(std::span<const int64_t> dims) { return ov::Shape(dims.begin()
 constexpr uint64_t kTensorBytesMax = uint64_t{1} << 30;
 constexpr uint64_t kTensorsBytesMax = uint64_t{16} << 30;
 
+absl::Status OtherShape(const OnnxValue& output) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("the dense network does not take inputs of these shapes: its output '",
+                   output.name, "' has another shape than its file says"));
+}
+
 // What the tensors inside a network take, by the dimensions of its inputs. A network may make a
 // tensor of batch x batch elements, or of the square of a number of keys: a small request could
 // then ask for any amount of memory.
@@ -78,12 +84,17 @@ constexpr uint64_t kTensorsBytesMax = uint64_t{16} << 30;
 class TensorSizes {
  public:
   // Batches of at most `batch_max` are measured now, where nothing but the batch is free.
-  TensorSizes(std::shared_ptr<ov::Model> model, uint64_t batch_max)
-      : model_(std::move(model)), shapes_(FreeDims(), [this](const FittingShapes::Dims& dims) {
+  TensorSizes(std::shared_ptr<ov::Model> model, std::span<const OnnxValue> outputs,
+              uint64_t batch_max)
+      : model_(std::move(model)),
+        outputs_(outputs),
+        shapes_(FreeDims(), [this](const FittingShapes::Dims& dims) {
           absl::Status measured;
-          const absl::Status ran = Guarded(absl::StatusCode::kInternal, "the dense network failed",
-                                           [&] { measured = Measure(dims); });
-          return ran.ok() ? measured : ran;
+          const absl::Status sized =
+              Guarded(absl::StatusCode::kInvalidArgument,
+                      "the dense network does not take inputs of these shapes",
+                      [&] { measured = Measure(dims); });
+          return sized.ok() ? measured : sized;
         }) {
     FittingShapes::Dims largest;
     for (const auto& input : model_->inputs()) {
@@ -97,7 +108,8 @@ class TensorSizes {
     shapes_.Check(largest).IgnoreError();  // smaller batches may fit
   }
 
-  // Errors: OUT_OF_RANGE, which names the node.
+  // Errors: OUT_OF_RANGE, which names the node; INVALID_ARGUMENT (the network does not take inputs
+  // of these shapes).
   absl::Status Check(std::span<const DenseTensor> inputs) {
     FittingShapes::Dims dims;
     for (const DenseTensor& input : inputs)
@@ -106,11 +118,14 @@ class TensorSizes {
   }
 
  private:
+  // Only the batch: a network that takes three keys for each sample may not take two, and the
+  // engine does not find that out in each case.
   std::vector<bool> FreeDims() const {
     std::vector<bool> is_free;
-    for (const auto& input : model_->inputs())
-      for (const ov::Dimension& dim : input.get_partial_shape())
-        is_free.push_back(dim.is_dynamic());
+    for (const auto& input : model_->inputs()) {
+      const ov::PartialShape shape = input.get_partial_shape();
+      for (size_t d = 0; d < shape.size(); ++d) is_free.push_back(d == 0 && shape[d].is_dynamic());
+    }
     return is_free;
   }
 
@@ -124,6 +139,12 @@ class TensorSizes {
       shapes.emplace(input, std::move(shape));
     }
     sized->reshape(shapes);
+    for (const OnnxValue& output : outputs_) {
+      ov::PartialShape expected(std::vector<ov::Dimension>(output.dims.begin(), output.dims.end()));
+      expected[0] = dims.front();  // the batch
+      if (!sized->output(output.name).get_partial_shape().compatible(expected))
+        return OtherShape(output);
+    }
     uint64_t total = 0;
     for (const std::shared_ptr<ov::Node>& node : sized->get_ordered_ops()) {
       if (ov::is_type<ov::op::v0::Constant>(node)) continue;
@@ -156,6 +177,7 @@ class TensorSizes {
   }
 
   const std::shared_ptr<ov::Model> model_;
+  const std::span<const OnnxValue> outputs_;
   FittingShapes shapes_;
 };
 
@@ -197,9 +219,7 @@ class OpenvinoSession final : public DenseSession {
         const ov::Tensor made = request_.get_tensor(outputs_[i].name);
         if (made.get_shape() == ShapeOf(outputs[i].dims) && made.data() == outputs[i].data)
           continue;
-        checked = absl::InternalError(absl::StrCat("the dense network failed: its output '",
-                                                   outputs_[i].name,
-                                                   "' has another shape than its file says"));
+        checked = OtherShape(outputs_[i]);
       }
     }));
     return checked;
@@ -219,7 +239,7 @@ class OpenvinoNetwork final : public DenseNetwork {
         outputs_(graph.outputs),
         core_(std::move(core)),
         model_(std::move(model)),
-        sizes_(std::move(read), batch_max) {
+        sizes_(std::move(read), outputs_, batch_max) {
     for (OnnxValue& output : outputs_) output.element = OnnxElement::kFloat32;
   }
 

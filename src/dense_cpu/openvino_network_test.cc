@@ -63,7 +63,7 @@ TEST(OpenvinoNetworkTest, AnOutputOfAnotherShapeIsAnError) {
   const DenseTensor input{std::as_writable_bytes(std::span(x)).data(), x_dims};
   const DenseTensor output{std::as_writable_bytes(std::span(sums)).data(), sums_dims};
   const absl::Status status = (*session)->Run({&input, 1}, {&output, 1});
-  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("'sums' has another shape"));
 }
 
@@ -137,8 +137,85 @@ TEST(OpenvinoNetworkTest, WrongShapesAreAnError) {
   const int64_t score_dims[] = {1, 1};
   const DenseTensor input{std::as_writable_bytes(std::span(x)).data(), x_dims};
   const DenseTensor output{std::as_writable_bytes(std::span(&score, 1)).data(), score_dims};
-  EXPECT_EQ((*session)->Run({&input, 1}, {&output, 1}).code(), absl::StatusCode::kInternal);
+  EXPECT_EQ((*session)->Run({&input, 1}, {&output, 1}).code(), absl::StatusCode::kInvalidArgument);
   CheckLogistic(**session, 3);  // and the session goes on
+}
+
+// score [batch, 1] from x [batch, k, 4], whose number k the file leaves open.
+TestModel OpenKeysModel() {
+  TestModel model;
+  model.Input("x", ::onnx::TensorProto::FLOAT, {-1, -1, 4});
+  return model;
+}
+
+// The number of values of each sample that the network takes is known only inside it.
+TEST(OpenvinoNetworkTest, ANumberOfKeysThatDoesNotFitIsTheCallersMistake) {
+  struct Form {
+    const char* name;
+    std::vector<int64_t> good, bad;
+    void (*make)(TestModel&);
+  };
+  const Form forms[] = {
+      {"Flatten",
+       {3},
+       {1, 2, 4, 6},
+       [](TestModel& model) {
+         model.Floats("w", {12, 1}, std::vector<float>(12, 0.5F));
+         model.Node("MatMul", "score", {model.Node("Flatten", "flat", {"x"}), "w"});
+       }},
+      {"Reshape",
+       {3},
+       {1, 2, 4, 6},
+       [](TestModel& model) {
+         model.Integers("row", {2}, {-1, 12});
+         model.Floats("w", {12, 1}, std::vector<float>(12, 0.5F));
+         model.Node("MatMul", "score", {model.Node("Reshape", "flat", {"x", "row"}), "w"});
+       }},
+      {"one key for each line",
+       {1},
+       {2, 3},
+       [](TestModel& model) {
+         model.Integers("row", {2}, {-1, 4});
+         model.Floats("w", {4, 1}, std::vector<float>(4, 0.5F));
+         model.Node("MatMul", "score", {model.Node("Reshape", "flat", {"x", "row"}), "w"});
+       }},
+      {"weights by position",
+       {1, 3},
+       {2, 4, 6},
+       [](TestModel& model) {
+         model.Floats("w", {3, 4}, std::vector<float>(12, 0.5F));
+         model.Integers("axes", {2}, {1, 2});
+         model.Integers("last", {1}, {1});
+         const std::string sum =
+             model.Node("ReduceSum", "sum", {model.Node("Mul", "weighted", {"x", "w"}), "axes"});
+         model.Attribute("keepdims", 0);
+         model.Node("Unsqueeze", "score", {sum, "last"});
+       }},
+  };
+  for (const Form& form : forms) {
+    SCOPED_TRACE(form.name);
+    TestModel model = OpenKeysModel();
+    form.make(model);
+    model.Output("score", ::onnx::TensorProto::FLOAT, {-1, 1});
+    const auto network = Make(model.Bytes());
+    ASSERT_TRUE(network.ok()) << network.status();
+    const auto session = (*network)->NewSession();
+    const auto run = [&](int64_t batch, int64_t keys) {
+      std::vector<float> x(static_cast<size_t>(batch * keys * 4), 1.0F);
+      std::vector<float> score(static_cast<size_t>(batch), -1.0F);
+      const int64_t x_dims[] = {batch, keys, 4};
+      const int64_t score_dims[] = {batch, 1};
+      const DenseTensor input{std::as_writable_bytes(std::span(x)).data(), x_dims};
+      const DenseTensor output{std::as_writable_bytes(std::span(score)).data(), score_dims};
+      return (*session)->Run({&input, 1}, {&output, 1});
+    };
+    for (int round = 0; round < 2; ++round) {
+      for (const int64_t keys : form.good) EXPECT_TRUE(run(8, keys).ok()) << run(8, keys);
+      for (const int64_t keys : form.bad)
+        EXPECT_EQ(run(3, keys).code(), absl::StatusCode::kInvalidArgument)
+            << keys << ": " << run(3, keys);
+    }
+  }
 }
 
 TEST(OpenvinoNetworkTest, RefusesWhatReaderOrEngineDoNotTake) {

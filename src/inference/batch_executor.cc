@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "base/logging.h"
@@ -29,6 +30,18 @@ void Add(const LookupCounts& counts, LookupCounts& sum) {
   for (size_t i = 0; i < kKeyStatusCount; ++i) sum.by_status[i] += counts.by_status[i];
 }
 
+template <typename T>
+void Widen(const std::byte* from, std::span<Key> to) {
+  for (size_t i = 0; i < to.size(); ++i) to[i] = LoadLittleEndian<T>(from + i * sizeof(T));
+}
+
+// Copies keys that are not aligned, or have 32 bits.
+void CopyKeys(Datatype type, const std::byte* from, std::span<Key> to) {
+  if (type == Datatype::kInt32) return Widen<int32_t>(from, to);
+  if (type == Datatype::kUint32) return Widen<uint32_t>(from, to);
+  std::memcpy(to.data(), from, to.size_bytes());
+}
+
 // Points the prediction of a plan at its rows.
 void BindRows(const NetworkSignature& signature, ExecutionPlan& plan) {
   for (size_t i = 0; i < signature.inputs.size(); ++i) {
@@ -47,6 +60,28 @@ void BindPrediction(const NetworkSignature& signature, ExecutionPlan& plan) {
     const size_t output = plan.prediction_outputs[i];
     plan.prediction.outputs[i] = output == OutputPlace::kNone ? nullptr : plan.outputs[output].data;
   }
+}
+
+// Names the inputs whose shapes the network leaves open.
+absl::Status ShapesError(const ModelVersion& version, const Prediction& prediction) {
+  const NetworkSignature& signature = version.predictor()->signature();
+  std::vector<std::string> open;
+  for (size_t i = 0; i < signature.inputs.size(); ++i) {
+    const NetworkSignature::Input& input = signature.inputs[i];
+    const PredictionInput& given = prediction.inputs[i];
+    const auto& dims = input.sample_dims;
+    if (input.table.has_value()) {
+      if (input.pooling != RowPooling::kNone || input.sample_keys != 0) continue;
+      open.push_back(absl::StrCat("input '", version.tables()[*input.table].name, "' with ",
+                                  given.sample_keys, " keys for each sample"));
+    } else if (std::any_of(dims.begin(), dims.end(), [](int64_t dim) { return dim < 0; })) {
+      open.push_back(absl::StrCat("input '", input.name, "' of shape [", prediction.batch, ", ",
+                                  absl::StrJoin(given.sample_dims, ", "), "]"));
+    }
+  }
+  if (open.empty()) open.push_back(absl::StrCat("a batch of ", prediction.batch));
+  return absl::InvalidArgumentError(
+      absl::StrCat("the dense network does not take these shapes: ", absl::StrJoin(open, ", ")));
 }
 
 }  // namespace
@@ -198,10 +233,11 @@ void BatchExecutor::AddPiece(Plans plans, bool with_statuses, KeyPlace& place) {
 void BatchExecutor::AddPart(ExecutionPlan& plan, bool with_statuses, KeyPlace& place) {
   const TablePart& part = plan.parts[place.part];
   const size_t key_count = std::min(part.key_count - place.key, options_.keys_max - key_count_);
-  const std::byte* key_bytes = part.keys + place.key * sizeof(Key);
-  const Key* keys = AsAligned<Key>(key_bytes);
+  const size_t key_bytes = DatatypeBytes(part.key_type);
+  const std::byte* const given = part.keys + place.key * key_bytes;
+  const Key* keys = key_bytes == sizeof(Key) ? AsAligned<Key>(given) : nullptr;
   if (keys == nullptr) {
-    std::memcpy(&aligned_keys_[key_count_], key_bytes, key_count * sizeof(Key));
+    CopyKeys(part.key_type, given, {&aligned_keys_[key_count_], key_count});
     keys = &aligned_keys_[key_count_];
   }
   query_plans_.push_back(&plan);
@@ -287,7 +323,10 @@ absl::Status BatchExecutor::Predict(ModelVersion& version, Plans plans) {
   }
   if (rows_ == RowsPlace::kLost) HPS_RETURN_IF_ERROR(LookUpAgain(version, plans));
   bind();
-  return session->Run(predictions_);
+  absl::Status ran = session->Run(predictions_);
+  if (absl::IsInvalidArgument(ran) && plans.size() == 1)
+    ran = ShapesError(version, plans.front()->prediction);
+  return ran;
 }
 
 // What the device had is lost: the rows of these plans come to the host. An answer must not have

@@ -66,8 +66,9 @@ class BatchExecutor {
 
   // Runs the network for all plans. REQUIRES: LookUp of them was the last; each is a prediction.
   // If the device fails that has their rows, they are looked up again, on the host.
-  // Errors: those of ModelVersion::prediction_session and PredictionSession::Run; UNAVAILABLE (rows
-  // did not come a second time). Throws std::bad_alloc.
+  // Errors: those of ModelVersion::prediction_session and PredictionSession::Run; INVALID_ARGUMENT
+  // (the network does not take inputs of these shapes; of a single plan it names them); UNAVAILABLE
+  // (rows did not come a second time). Throws std::bad_alloc.
   absl::Status Predict(ModelVersion& version, Plans plans);
 
  private:
@@ -99,7 +100,8 @@ class BatchExecutor {
   void CountDegraded(bool with_statuses, const LookupCounts& counts);
 
   const Options options_;
-  const std::unique_ptr<Key[]> aligned_keys_;    // [keys_max], of inputs that are not aligned
+  // [keys_max], of inputs that are not aligned or have keys of 32 bits.
+  const std::unique_ptr<Key[]> aligned_keys_;
   const std::unique_ptr<KeyStatus[]> statuses_;  // [keys_max], by position in the lookup
   std::vector<HostTableQuery> queries_;          // of the lookup; capacity kTablesPerCallMax
   std::vector<ExecutionPlan*> query_plans_;      // whose they are; likewise

@@ -11,13 +11,14 @@
 #include "hps/store.h"
 #include "hps/transfer.h"
 #include "inference/request_plan.h"
+#include "onnx/test_models.h"
 #include "testing/test_directory.h"
 
 namespace hps {
 namespace {
 
-// A store with the tables m/a (dim 2) and m/b (dim 3), keys 0 to 99: element i of row k is
-// 10 k + i, and 1000 more in m/b.
+// A store with the tables m/a (dim 2) and m/b (dim 3), keys 0 to 99, -7 and 2^32 - 7: element i of
+// row k is 10 k + i, and 1000 more in m/b.
 class BatchExecutorTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -37,12 +38,11 @@ class BatchExecutorTest : public ::testing::Test {
   }
 
   void Import(const std::string& table, uint32_t dim, float base) {
-    std::vector<Key> keys;
+    std::vector<Key> keys = {-7, (Key{1} << 32) - 7};
+    for (Key key = 0; key < 100; ++key) keys.push_back(key);
     std::vector<float> rows;
-    for (Key key = 0; key < 100; ++key) {
-      keys.push_back(key);
+    for (const Key key : keys)
       for (uint32_t i = 0; i < dim; ++i) rows.push_back(Element(base, key, i));
-    }
     const TableInMemory memory = {.keys = keys, .rows = std::as_bytes(std::span(rows)), .dim = dim};
     const auto report = ImportTables(config_, {.name = table, .memory = memory});
     ASSERT_TRUE(report.ok()) << report.status();
@@ -128,6 +128,36 @@ TEST_F(BatchExecutorTest, LooksUpRequestsOfAllConventionsTogether) {
   EXPECT_EQ(joint.plan.degraded_count, 0U);
 }
 
+// Keys of 32 bits, which need not be aligned, in more than one lookup.
+TEST_F(BatchExecutorTest, KeysOf32BitsAreWidened) {
+  std::vector<uint32_t> without_sign = {static_cast<uint32_t>(-7)};
+  std::vector<int32_t> with_sign = {-7};
+  for (int32_t key = 0; key < 20; ++key) {
+    without_sign.push_back(static_cast<uint32_t>(key));
+    with_sign.push_back(key);
+  }
+  std::vector<std::byte> odd(1 + 21 * sizeof(uint32_t));
+  std::memcpy(odd.data() + 1, without_sign.data(), odd.size() - 1);
+  Asked by_table;
+  AddTensor(by_table, "a", Datatype::kUint32, 21, std::span(odd).subspan(1));
+  const std::vector<int32_t> counts = {1, 20};
+  Asked joint;
+  AddTensor(joint, "KEYS", Datatype::kInt32, 21, std::as_bytes(std::span(with_sign)));
+  AddTensor(joint, "NUMKEYS", Datatype::kInt32, 2, std::as_bytes(std::span(counts)));
+  Plan(by_table);
+  Plan(joint);
+  BatchExecutor executor({.slot = 0, .keys_max = kKeysMax, .clock = &RealClock()});
+  const std::vector<ExecutionPlan*> plans = {&by_table.plan, &joint.plan};
+  const absl::Status looked_up = executor.LookUp(*version_, plans, {});
+  ASSERT_TRUE(looked_up.ok()) << looked_up;
+  EXPECT_EQ(by_table.memory[0][0], Element(0, (Key{1} << 32) - 7, 0));
+  EXPECT_EQ(joint.memory[0][0], Element(0, -7, 0));
+  for (size_t i = 0; i < 20; ++i) {
+    EXPECT_EQ(by_table.memory[0][2 * i + 2], Element(0, static_cast<Key>(i), 0)) << i;
+    EXPECT_EQ(joint.memory[0][3 * i + 2], Element(1000, static_cast<Key>(i), 0)) << i;
+  }
+}
+
 // A deadline in the past leaves what only level 3 has: each request knows how many rows it lacks.
 TEST_F(BatchExecutorTest, CountsWhatHasNotComePerRequest) {
   const std::vector<Key> some = {1, 2, 3};
@@ -145,6 +175,44 @@ TEST_F(BatchExecutorTest, CountsWhatHasNotComePerRequest) {
   EXPECT_EQ(first.plan.degraded_count, 3U);
   EXPECT_EQ(second.plan.degraded_count, 2U);
   EXPECT_EQ(first.memory[0], (std::vector<float>{0, 0, 0, 0, 0, 0, -1}));
+}
+
+// score = x [batch, keys, 2] as [batch, 6] * 1; only the product tells that it takes three keys.
+TEST_F(BatchExecutorTest, ShapesThatTheNetworkDoesNotTakeAreNamedByTheirInput) {
+  TestModel network;
+  network.Input("x", ::onnx::TensorProto::FLOAT, {-1, -1, 2});
+  network.Floats("w", {6, 1}, std::vector<float>(6, 1.0F));
+  network.Node("MatMul", "score", {network.Node("Flatten", "flat", {"x"}), "w"});
+  network.Output("score", ::onnx::TensorProto::FLOAT, {-1, 1});
+  auto model = store_->models().Open("m");
+  ASSERT_TRUE(model.ok()) << model.status();
+  auto predictor =
+      Predictor::Make(std::make_shared<const ModelNetwork>(ModelNetwork{
+                          .onnx = network.Bytes(),
+                          .inputs = {{.name = "x", .table = "a", .pooling = RowPooling::kNone}}}),
+                      (*model)->tables(), {});
+  if (absl::IsUnimplemented(predictor.status())) GTEST_SKIP() << "no engine in this build";
+  ASSERT_TRUE(predictor.ok()) << predictor.status();
+  version_ = ModelVersion::Make(*std::move(model), {.keys_max = kKeysMax}, *std::move(predictor));
+  const std::vector<Key> keys = {1, 2, 3, 4, 5, 6};
+  Asked good, bad;
+  AddTensor(good, "a", Datatype::kInt64, 2, std::as_bytes(std::span(keys)));
+  good.request.inputs[0].shape = {.dims = {2, 3}, .dim_count = 2};
+  AddTensor(bad, "a", Datatype::kInt64, 3, std::as_bytes(std::span(keys)));
+  bad.request.inputs[0].shape = {.dims = {3, 2}, .dim_count = 2};
+  Plan(good);
+  Plan(bad);
+  BatchExecutor executor({.slot = 0, .keys_max = kKeysMax, .clock = &RealClock()});
+  const std::vector<ExecutionPlan*> both = {&good.plan, &bad.plan};
+  ASSERT_TRUE(executor.LookUp(*version_, both, {}).ok());
+  EXPECT_EQ(executor.Predict(*version_, both).code(), absl::StatusCode::kInvalidArgument);
+  const absl::Status refused = executor.Predict(*version_, {&both[1], 1});
+  EXPECT_EQ(refused, absl::InvalidArgumentError("the dense network does not take these shapes: "
+                                                "input 'a' with 2 keys for each sample"));
+  const absl::Status predicted = executor.Predict(*version_, {&both[0], 1});
+  ASSERT_TRUE(predicted.ok()) << predicted;
+  EXPECT_FLOAT_EQ(good.memory[0][0], 2 * (10 + 20 + 30) + 3);
+  EXPECT_FLOAT_EQ(good.memory[0][1], 2 * (40 + 50 + 60) + 3);
 }
 
 }  // namespace

@@ -16,8 +16,9 @@ constexpr uint64_t kTableAlignment = 256;
 bool DeviceLookup::Takes(Plans plans) {
   return std::all_of(plans.begin(), plans.end(), [](const ExecutionPlan* plan) {
     return plan->is_prediction &&
-           std::none_of(plan->parts.begin(), plan->parts.end(),
-                        [](const TablePart& part) { return part.rows().is_set(); });
+           std::none_of(plan->parts.begin(), plan->parts.end(), [](const TablePart& part) {
+             return part.rows().is_set() || DatatypeBytes(part.key_type) != sizeof(Key);
+           });
   });
 }
 

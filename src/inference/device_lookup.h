@@ -28,7 +28,7 @@ class DeviceLookup {
     std::optional<size_t> part{};  // the plan is this part of a batch (RowRoom::MakePart)
   };
 
-  // Whether nobody but the network reads the plans' rows.
+  // Whether only the network reads the plans' rows, and their keys have 64 bits.
   static bool Takes(Plans plans);
 
   // Writes the rows of all plans to `room`, sets where they are (TablePart::network_rows), and

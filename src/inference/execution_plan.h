@@ -30,8 +30,9 @@ struct OutputPlace {
 // the joint ones of all tables (OUTPUT0), or to both. The lookup writes to `rows()` and `status()`;
 // where both are asked for, the joint ones are copies.
 struct TablePart {
-  uint32_t table = 0;               // index in the version's tables
-  const std::byte* keys = nullptr;  // [key_count] of 8 bytes, not necessarily aligned
+  uint32_t table = 0;                    // index in the version's tables
+  const std::byte* keys = nullptr;       // [key_count] of key_type, not necessarily aligned
+  Datatype key_type = Datatype::kInt64;  // or kUint64, kInt32, kUint32
   size_t key_count = 0;
   Shape key_shape{};
   size_t row_bytes = 0;

@@ -39,7 +39,8 @@ TablePart CutTable(const NetworkSignature& signature, const Prediction& predicti
   const uint64_t end = RowsBefore(input, samples.begin + samples.count);
   HPS_CHECK(begin <= end && end <= table.key_count);
   return {.table = table.table,
-          .keys = table.keys + begin * sizeof(Key),
+          .keys = table.keys + begin * DatatypeBytes(table.key_type),
+          .key_type = table.key_type,
           .key_count = end - begin,
           .row_bytes = table.row_bytes};
 }

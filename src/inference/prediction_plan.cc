@@ -302,7 +302,7 @@ class PredictionPlanner {
       }
       bags.keys = &columns;
       bags.key_count = static_cast<uint64_t>(last);
-      bags.key_bytes = columns.bytes.data() + keys_before * sizeof(Key);
+      bags.key_bytes = columns.bytes.data() + keys_before * DatatypeBytes(columns.datatype);
       bags.shape = {.dims = {last}, .dim_count = 1};
       HPS_RETURN_IF_ERROR(CopyOffsets(index, begin, of_table, bags));
       HPS_RETURN_IF_ERROR(JoinSlots(index, begin, *SlotsOf(signature_, table), bags));
@@ -428,6 +428,7 @@ class PredictionPlanner {
       if (bags.keys == nullptr) continue;
       plan_.parts.push_back({.table = static_cast<uint32_t>(i),
                              .keys = bags.key_bytes,
+                             .key_type = bags.keys->datatype,
                              .key_count = static_cast<size_t>(bags.key_count),
                              .key_shape = bags.shape,
                              .row_bytes = version_.tables()[i].row_bytes});

@@ -151,6 +151,17 @@ TEST_F(PredictionPlanTest, AsHugectr) {
   ExpectError(kInvalid, "goes back");
 }
 
+// Catches: keys of the second table that are read where those of 64 bits would be.
+TEST_F(PredictionPlanTest, ColumnsOf32Bits) {
+  Add("DES", Datatype::kFp32, {1, 4}, std::vector<float>(4, 1.0F));
+  Add("CATCOLUMN", Datatype::kUint32, {1, 8}, std::vector<uint32_t>{1, 2, 3, 4, 5, 6, 7, 8});
+  Add("ROWINDEX", Datatype::kInt32, {1, 10}, std::vector<int32_t>{0, 1, 2, 0, 1, 2, 3, 4, 5, 6});
+  ASSERT_TRUE(Plan().ok()) << Plan();
+  ASSERT_EQ(plan_.parts.size(), 2U);
+  for (const TablePart& part : plan_.parts) EXPECT_EQ(part.key_type, Datatype::kUint32);
+  EXPECT_EQ(plan_.parts[1].keys - plan_.parts[0].keys, 8);
+}
+
 // As a load generator asks that wants every output of the model's metadata.
 TEST_F(PredictionPlanTest, EveryOutputByName) {
   AddKeys("user", {2});

@@ -89,7 +89,7 @@ class RequestPlanner {
           input, absl::StrCat("keys are of shape [n] or [batch, k], not ", ShapeText(input.shape)));
     }
     HPS_RETURN_IF_ERROR(CheckKeyTotal(key_count));
-    AddPart(*table, input.bytes.data(), key_count, input.shape);
+    AddPart(*table, input, 0, key_count, input.shape);
     return absl::OkStatus();
   }
 
@@ -137,7 +137,7 @@ class RequestPlanner {
       }
       Shape shape{.dim_count = 1};
       shape.dims[0] = static_cast<int64_t>(of_table);
-      AddPart(i, keys.bytes.data() + keys_before * sizeof(Key), of_table, shape);
+      AddPart(i, keys, keys_before, of_table, shape);
       keys_before += of_table;
     }
     if (keys_before == key_count) return absl::OkStatus();
@@ -145,9 +145,12 @@ class RequestPlanner {
                    absl::StrCat("its sum is ", keys_before, ", but KEYS has ", key_count, " keys"));
   }
 
-  void AddPart(size_t table, const std::byte* keys, uint64_t key_count, const Shape& shape) {
+  // The keys of `input` from `first_key` on.
+  void AddPart(size_t table, const InputTensor& input, uint64_t first_key, uint64_t key_count,
+               const Shape& shape) {
     plan_.parts.push_back({.table = static_cast<uint32_t>(table),
-                           .keys = keys,
+                           .keys = input.bytes.data() + first_key * DatatypeBytes(input.datatype),
+                           .key_type = input.datatype,
                            .key_count = static_cast<size_t>(key_count),
                            .key_shape = shape,
                            .row_bytes = version_.tables()[table].row_bytes});

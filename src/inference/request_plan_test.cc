@@ -112,8 +112,10 @@ TEST_F(RequestPlanTest, WhatIsWrongByTable) {
   Add("user", Datatype::kInt64, {1}, 8);
   Add("user", Datatype::kInt64, {1}, 8);
   ExpectError(kInvalid, "given twice");
-  Add("user", Datatype::kInt32, {1}, 4);
-  ExpectError(kInvalid, "INT64 or UINT64, not INT32");
+  Add("user", Datatype::kInt16, {1}, 2);
+  ExpectError(kInvalid, "INT64, UINT64, INT32 or UINT32, not INT16");
+  Add("user", Datatype::kUint32, {1}, 8);
+  ExpectError(kInvalid, "does not fit its 8 bytes");
   Add("user", Datatype::kBytes, {1}, 8);
   ExpectError(kInvalid, "not BYTES");
   Add("user", Datatype::kInt64, {}, 8);

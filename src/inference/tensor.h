@@ -12,7 +12,7 @@
 
 namespace hps {
 
-// Element types of the v2 protocol. Lookups read kInt64, kUint64 and kInt32 and answer kFp32 and
+// Element types of the v2 protocol. Lookups read integers of 64 and 32 bits and answer kFp32 and
 // kUint8; the others are known so that an error can name them.
 enum class Datatype : uint8_t {
   kBool,

@@ -4,7 +4,6 @@
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "base/macros.h"
-#include "hps/types.h"
 
 namespace hps {
 
@@ -53,11 +52,16 @@ absl::StatusOr<uint64_t> CheckedElements(const InputTensor& input, size_t elemen
 }
 
 absl::StatusOr<uint64_t> CheckedKeys(const InputTensor& input) {
-  if (input.datatype != Datatype::kInt64 && input.datatype != Datatype::kUint64) {
-    return Invalid(
-        input, absl::StrCat("keys are INT64 or UINT64, not ", Text(DatatypeName(input.datatype))));
+  switch (input.datatype) {
+    case Datatype::kInt64:
+    case Datatype::kUint64:
+    case Datatype::kInt32:
+    case Datatype::kUint32:
+      return CheckedElements(input, DatatypeBytes(input.datatype));
+    default:
+      return Invalid(input, absl::StrCat("keys are INT64, UINT64, INT32 or UINT32, not ",
+                                         Text(DatatypeName(input.datatype))));
   }
-  return CheckedElements(input, sizeof(Key));
 }
 
 absl::Status CheckSampleTotal(uint64_t sample_count) {

@@ -36,7 +36,8 @@ absl::Status AskedTwice(std::string_view output);
 // fit the bytes).
 absl::StatusOr<uint64_t> CheckedElements(const InputTensor& input, size_t element_bytes);
 
-// The number of keys of an input. Errors: INVALID_ARGUMENT (also another element type).
+// The number of keys of an input, of 64 or 32 bits. Errors: INVALID_ARGUMENT (also another element
+// type).
 absl::StatusOr<uint64_t> CheckedKeys(const InputTensor& input);
 
 // Errors: OUT_OF_RANGE (more than kKeysPerCallMax).

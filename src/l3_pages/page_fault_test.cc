@@ -1,6 +1,9 @@
 // System calls that fail and processes that die, at every step of writing and reading page files.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
@@ -13,7 +16,9 @@
 #include "l3_pages/page_file.h"
 #include "l3_pages/page_table.h"
 #include "l3_pages/test_page_table.h"
+#include "l3_pages/uring_queue.h"
 #include "testing/faults/fault_points.h"
+#include "testing/test_directory.h"
 
 namespace hps {
 namespace {
@@ -200,6 +205,31 @@ TEST_F(PageWriteFaultDeathTest, AnyStepMayBeTheLast) {
     }
   }
   EXPECT_GE(complete, 5u);  // the steps behind the footer
+}
+
+// Catches: a read that begins when its file has been closed, because the system did not take it at
+// first.
+TEST(UringFaultTest, AReadThatIsNotTakenNeverBegins) {
+  const auto queue = MakeUringQueue();
+  if (!queue.ok()) GTEST_SKIP() << "this system refuses io_uring";
+  const TestDirectory directory;
+  const std::string path = directory.Write("block", std::string(kPageBlockBytes, 'x'));
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(file, 0);
+  std::vector<std::byte> first(kPageBlockBytes), second(kPageBlockBytes);
+  std::array<EndedPageRead, 1> ended;
+  (*queue)->Begin({file, 0, first, 3});
+  FaultPoints::Arm("l3_pages.submit", Fails(absl::StatusCode::kUnavailable, 0));
+  EXPECT_EQ((*queue)->Await(ended, kNoDeadline).value(), 1u);
+  FaultPoints::DisarmAll();
+  EXPECT_EQ(ended[0].slot, 3u);
+  EXPECT_EQ(ended[0].result, -EAGAIN);
+  (*queue)->Begin({file, 0, second, 4});
+  EXPECT_EQ((*queue)->Await(ended, kNoDeadline).value(), 1u);
+  EXPECT_EQ(ended[0].slot, 4u);
+  EXPECT_EQ(ended[0].result, static_cast<int>(kPageBlockBytes));
+  EXPECT_EQ(first, std::vector<std::byte>(kPageBlockBytes));
+  ::close(file);
 }
 
 // Reading, by io_uring and by threads.

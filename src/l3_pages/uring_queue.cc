@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
 #include "base/out_of_memory.h"
+#include "l3_pages/call_fault.h"
 
 namespace hps {
 namespace {
@@ -63,7 +64,7 @@ class UringQueue final : public PageQueue {
 
   io_uring ring_{};
   bool started_ = false;
-  bool refused_ = false;                       // then the ring gets no reads any more
+  bool refused_ = false;                       // then the system gets no reads of it any more
   std::array<size_t, kPageSlotsMax> noted_{};  // slots of reads that the system has not taken yet
   size_t noted_count_ = 0;
   size_t submitted_ = 0;  // reads that it has taken, and that have not ended
@@ -81,7 +82,7 @@ absl::Status UringQueue::Start() {
 
 UringQueue::~UringQueue() {
   std::array<EndedPageRead, kPageSlotsMax> ended;
-  // Those that were only noted never write to memory.
+  refused_ = true;  // those that were only noted never write to memory
   while (submitted_ > 0) {
     if (!Await(ended, kNoDeadline).ok()) WaitWithoutRing();
   }
@@ -90,6 +91,12 @@ UringQueue::~UringQueue() {
 
 void UringQueue::Begin(const PageRead& read) {
   HPS_CHECK(in_flight() < kPageSlotsMax);
+  // A ring that holds reads which the system did not take is made anew when no other is in flight.
+  if (refused_ && !reads_refused && in_flight() == 0 && started_) {
+    io_uring_queue_exit(&ring_);
+    started_ = false;
+    refused_ = !Start().ok();
+  }
   noted_[noted_count_++] = read.slot;
   if (refused_) return;
   io_uring_sqe* const entry = io_uring_get_sqe(&ring_);
@@ -100,6 +107,8 @@ void UringQueue::Begin(const PageRead& read) {
 }
 
 int UringQueue::SubmitAndWait(Deadline deadline) {
+  if (const CallFault fault = ReachCall("l3_pages.submit"); fault.error_number != 0)
+    return -fault.error_number;
   if (deadline == kNoDeadline) return io_uring_submit_and_wait(&ring_, 1);
   const Duration left = std::max(deadline - RealClock().Now(), Duration::zero());
   __kernel_timespec timeout{};
@@ -144,10 +153,10 @@ absl::StatusOr<size_t> UringQueue::Await(std::span<EndedPageRead> ended, Deadlin
   while (in_flight() > 0) {
     const int result = refused_ ? 0 : SubmitAndWait(deadline);
     if (!refused_) CountSubmitted();
-    if (result == -EPERM || result == -EACCES || result == -ENOSYS) {
-      refused_ = true;
-      reads_refused = true;
-    }
+    const bool is_refusal = result == -EPERM || result == -EACCES || result == -ENOSYS;
+    if (is_refusal) reads_refused = true;
+    // The system must not take a read after an error: its file may be closed by then.
+    refused_ |= is_refusal || (result < 0 && result != -EINTR && noted_count_ > 0);
     size_t count = Collect(ended);
     if (refused_) count += EndNoted(ended.subspan(count));
     if (count > 0) return count;

@@ -567,6 +567,7 @@ DurableStatistics Database::Statistics() const {
   statistics.free_bytes = space_.FreeBytes().value_or(0);
   statistics.background_errors = background_errors_->count();
   statistics.writable = !read_only() && healthy();
+  statistics.read_only = read_only();
   statistics.merges = merge_queue_.merges;
   statistics.merged_bytes = merge_queue_.merged_bytes;
   statistics.merges_failed = merge_queue_.merges_failed;

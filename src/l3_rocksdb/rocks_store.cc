@@ -155,8 +155,8 @@ void RocksStore::MoveSource(const Database::Pin& merged) {
 absl::Status RocksStore::CheckWritable(std::string_view what) const {
   const std::shared_ptr<Database> current = database();
   if (!current->read_only()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "store '", current->path(), "' is open read-only: ", std::string(what), " is refused"));
+  return Public(absl::FailedPreconditionError(
+      absl::StrCat("the store is open read-only: ", std::string(what), " is refused")));
 }
 
 absl::StatusOr<std::vector<TableInfo>> RocksStore::Tables() const {

@@ -4,8 +4,10 @@
 #include <optional>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/public_message.h"
 
 namespace hps {
 namespace {
@@ -79,7 +81,8 @@ absl::StatusCode CodeOf(const rocksdb::Status& status) {
 
 absl::Status FromRocksStatus(const rocksdb::Status& status, std::string_view what) {
   if (status.ok()) return absl::OkStatus();
-  return absl::Status(CodeOf(status), absl::StrCat(std::string(what), ": ", status.ToString()));
+  absl::Status translated(CodeOf(status), absl::StrCat(std::string(what), ": ", status.ToString()));
+  return IsNoSpace(status) ? DiskFull(std::move(translated)) : translated;
 }
 
 bool IsDamage(const rocksdb::Status& status) {

@@ -12,7 +12,7 @@ namespace hps {
 // `what` names the operation and its object: "writing table 'm/t'".
 //
 //   no space, quota, memory or       RESOURCE_EXHAUSTED
-//   descriptor left, a file's limit
+//   descriptor left, a file's limit  (IsDiskFull where IsNoSpace)
 //   no permission, read-only disk    PERMISSION_DENIED
 //   corruption                       DATA_LOSS
 //   lock held, busy, shutdown,       UNAVAILABLE

@@ -13,6 +13,8 @@
 #include <system_error>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
+#include "base/public_message.h"
 #include "l3_rocksdb/catalog.h"
 #include "l3_rocksdb/files/owner_lock.h"
 #include "l3_rocksdb/import/import_commit.h"
@@ -191,8 +193,16 @@ TEST_F(StoreErrorsTest, AFullDiskRefusesWritesAndImportsUntilThereIsSpace) {
   env.free_bytes = 1 << 10;
   const absl::Status refused = (*table)->Write({rows.batch(), {}, {}});
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_NE(std::string(refused.message()).find("1024 bytes free"), std::string::npos) << refused;
-  EXPECT_EQ(Import(**store, 10).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(IsDiskFull(refused));
+  EXPECT_NE(std::string(refused.message()).find("1024 bytes free; a write of "), std::string::npos)
+      << refused;
+  const absl::Status import = Import(**store, 10).status();
+  EXPECT_EQ(import.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(import.message(),
+            absl::StrCat("store '", options.config.path,
+                         "': the disk is full: it has 1024 bytes "
+                         "free; a write must leave 1048576 bytes free ([store] free_bytes_min)"));
+  EXPECT_TRUE(IsDiskFull((*store)->Snapshot("s").status()));
   const FetchedRows reads_go_on(**table, {3});
   EXPECT_EQ(reads_go_on.versions[0], 0u);
   EXPECT_EQ(reads_go_on.counts->hits, 1u);
@@ -217,6 +227,8 @@ TEST_F(StoreErrorsTest, EachRocksStatusHasItsCode) {
   const auto code = [](const Rocks& status) { return FromRocksStatus(status, "x").code(); };
   EXPECT_EQ(code(Rocks::OK()), absl::StatusCode::kOk);
   EXPECT_EQ(code(Rocks::NoSpace()), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(IsDiskFull(FromRocksStatus(Rocks::NoSpace(), "x")));
+  EXPECT_FALSE(IsDiskFull(FromRocksStatus(Rocks::MemoryLimit(), "x")));
   EXPECT_EQ(code(Rocks::MemoryLimit()), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(code(Rocks::Corruption("")), absl::StatusCode::kDataLoss);
   EXPECT_EQ(code(Rocks::IOError("")), absl::StatusCode::kUnavailable);

@@ -99,10 +99,10 @@ bool MayBeOf(const std::string& model, const WaitingImport& import) {
 
 // The error of a load before which a staged import of the model could not be committed.
 absl::Status NotTaken(const std::string& model, const absl::Status& why) {
-  const std::string reason = IsPublic(why)
-                                 ? std::string(why.message())
+  const std::string reason = IsPublic(why) || IsDiskFull(why)
+                                 ? MessageForClients(why)
                                  : "a staged import can't be committed now; the log has the reason";
-  return Public(absl::Status(why.code(), absl::StrCat("model '", model, "': ", reason)));
+  return Public(Reworded(why, absl::StrCat("model '", model, "': ", reason)));
 }
 
 }  // namespace

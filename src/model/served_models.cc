@@ -22,8 +22,7 @@ namespace {
 constexpr int kPinRoundsMax = 16;
 
 absl::Status AboutModel(const std::string& model, const absl::Status& status) {
-  absl::Status named(status.code(), absl::StrCat("model '", model, "': ", status.message()));
-  return IsPublic(status) ? Public(std::move(named)) : named;
+  return Reworded(status, absl::StrCat("model '", model, "': ", status.message()));
 }
 
 // What is wrong with the file of `[[model]] dense`. Clients may see the file's name, not its

@@ -1,5 +1,7 @@
 #include "hps/store.h"
 
+#include <sys/statvfs.h>
+
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -11,6 +13,7 @@
 #include "base/fork_join_team.h"
 #include "base/free_memory.h"
 #include "base/limits.h"
+#include "base/logging.h"
 #include "base/macros.h"
 #include "base/public_message.h"
 #include "hps/model_import.h"
@@ -234,11 +237,35 @@ class OpenedStore final : public Store {
   StoreModelManager manager_;
 };
 
+// How a server opens the store: read-only where the file system is, if no setting writes. Errors:
+// PERMISSION_DENIED, which names the setting.
+absl::StatusOr<OpenMode> ServedMode(const Config& config) {
+  struct statvfs disk {};
+  const bool is_read_only =
+      statvfs(config.store.path.c_str(), &disk) == 0 && (disk.f_flag & ST_RDONLY) != 0;
+  if (!is_read_only) return OpenMode::kServe;
+  const std::string where =
+      absl::StrCat("store '", config.store.path, "': its file system is mounted read-only");
+  const char* const setting = !config.update.brokers.empty() ? "[update] brokers"
+                              : config.server.updates        ? "[server.security] updates"
+                                                             : nullptr;
+  if (setting != nullptr) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        where, ", and ", setting, " changes rows: remove this setting, or mount it for writing"));
+  }
+  LogInfo(where + ": it is served read-only, without new imports");
+  return OpenMode::kReadOnly;
+}
+
 absl::Status OpenLevels(OpenMode mode, const DeviceCacheFactory& devices, bool is_l1_auto,
                         StoreResources& store) {
   const Config& config = store.config;
   const StoreRole role = mode == OpenMode::kMaintain ? StoreRole::kCommand : StoreRole::kServer;
-  HPS_ASSIGN_OR_RETURN(store.durable, OpenDurableStore(config.store, mode, role));
+  OpenMode store_mode = mode;
+  if (mode == OpenMode::kServe) {
+    HPS_ASSIGN_OR_RETURN(store_mode, ServedMode(config));
+  }
+  HPS_ASSIGN_OR_RETURN(store.durable, OpenDurableStore(config.store, store_mode, role));
   HPS_ASSIGN_OR_RETURN(
       store.l1,
       DeviceLevel::Create(
@@ -246,7 +273,7 @@ absl::Status OpenLevels(OpenMode mode, const DeviceCacheFactory& devices, bool i
   if (HasRedis(config.l2.kind)) HPS_RETURN_IF_ERROR(CheckRedisSecrets(config));
   HPS_ASSIGN_OR_RETURN(store.l2, MakeL2Tier(config.l2, store.l1->l2_pinner()));
   // A reader's tables stay as they were opened, and follow no stream.
-  if (mode == OpenMode::kReadOnly) store.l2.open_shared = nullptr;
+  if (store_mode == OpenMode::kReadOnly) store.l2.open_shared = nullptr;
   HPS_ASSIGN_OR_RETURN(store.promote_executor,
                        MakePool("hps-promote", config.threads.promote, kPromotionsQueuedMax));
   HPS_ASSIGN_OR_RETURN(store.fetch_executor,

@@ -137,6 +137,9 @@ class Splitter {
     const ::onnx::ModelProto network = MakeNetwork();
     if (network.ByteSizeLong() > INT_MAX || !network.SerializeToString(&split_.network))
       return absl::OutOfRangeError("the network without the tables is over 2 GiB");
+    split_.remarks.push_back(
+        "a negative id is a key as any other, absent unless it has a row: ONNX would count it from "
+        "the table's end");
     return std::move(split_);
   }
 

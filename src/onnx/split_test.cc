@@ -130,6 +130,7 @@ TEST(OnnxSplitTest, OneWeightByTwoKeysIsTwoTables) {
   ASSERT_EQ(split->tables.size(), 2U);
   EXPECT_EQ(split->tables[1].name, "user_2");
   EXPECT_THAT(split->remarks, Contains(HasSubstr("read by several keys")));
+  EXPECT_THAT(split->remarks, Contains(HasSubstr("a negative id")).Times(1));
   const OnnxModel network = Taken(split->network);
   EXPECT_THAT(network.graph().nodes[0].inputs,
               ElementsAre("user_rows", "user_2_rows", "user_rows"));

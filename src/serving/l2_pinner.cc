@@ -30,17 +30,23 @@ L2Pinner::~L2Pinner() {
 }
 
 void L2Pinner::Pin(PinnedRegion& region) {
-  MutexLock lock(mutex_);
-  try {
-    waiting_.push_back(&region);
-  } catch (const std::bad_alloc&) {
-    return;  // the host reads it
+  {
+    MutexLock lock(mutex_);
+    try {
+      waiting_.push_back(&region);
+    } catch (const std::bad_alloc&) {
+      return;  // the host reads it
+    }
+    if (Post()) return;
   }
-  Post();
+  PinWaiting();
 }
 
-void L2Pinner::Post() {
-  if (!posted_) posted_ = executor_.Post(&task_).ok();
+bool L2Pinner::Post() {
+  if (posted_) return true;
+  const absl::Status posted = executor_.Post(&task_);
+  posted_ = posted.ok() || absl::IsResourceExhausted(posted);
+  return !absl::IsResourceExhausted(posted);
 }
 
 PinnedRegion* L2Pinner::TakeWaiting() {
@@ -132,9 +138,12 @@ bool L2Pinner::Unpin(PinnedRegion& region) {
   if (!region.readable.load(std::memory_order_acquire)) return true;
   if (!DevicesAnswer()) return false;  // its part of the budget stays taken, as the memory does
   UnpinParts(region.memory);
-  MutexLock lock(mutex_);
-  bytes_left_ += region.memory.size();
-  if (!waiting_.empty()) Post();
+  {
+    MutexLock lock(mutex_);
+    bytes_left_ += region.memory.size();
+    if (waiting_.empty() || Post()) return true;
+  }
+  PinWaiting();
   return true;
 }
 

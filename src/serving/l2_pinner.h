@@ -45,7 +45,8 @@ class L2Pinner final : public HostMemoryPinner {
     L2Pinner& pinner_;
   };
 
-  void Post() HPS_REQUIRES(mutex_);
+  // False: the executor's queue is full, and the caller calls PinWaiting, without the mutex.
+  bool Post() HPS_REQUIRES(mutex_);
   void PinWaiting();
   // The first region that the budget has room for, whose bytes are taken; null = none.
   PinnedRegion* TakeWaiting() HPS_REQUIRES(mutex_);

@@ -77,6 +77,24 @@ class L2PinnerTest : public testing::Test {
       std::make_unique<L2Pinner>(std::vector<DeviceCache*>{&cache_, &other_}, 4 * kPart, executor_);
 };
 
+// Catches: a table that no GPU reads because the executor was busy when its memory was to be
+// pinned.
+TEST_F(L2PinnerTest, AFullExecutorLeavesThePinningToTheCaller) {
+  ManualExecutor full(0, 0);
+  pinner_ = std::make_unique<L2Pinner>(std::vector<DeviceCache*>{&cache_}, 4 * kPart, full);
+  PinnedRegion first{.memory = Memory(1, 3 * kPart)};
+  PinnedRegion second{.memory = Memory(2, 2 * kPart)};
+  pinner_->Pin(first);
+  EXPECT_TRUE(first.readable);
+  pinner_->Pin(second);
+  EXPECT_FALSE(second.readable) << "the budget has no room";
+  EXPECT_TRUE(pinner_->Unpin(first));
+  EXPECT_TRUE(second.readable);
+  EXPECT_TRUE(pinner_->Unpin(second));
+  EXPECT_TRUE(cache_.pinned.empty());
+  pinner_ = nullptr;
+}
+
 TEST_F(L2PinnerTest, PinsInPartsInTheBackground) {
   PinnedRegion region{.memory = Memory(1, 2 * kPart + 4096)};
   pinner_->Pin(region);

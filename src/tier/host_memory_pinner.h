@@ -23,9 +23,9 @@ class HostMemoryPinner {
  public:
   virtual ~HostMemoryPinner() = default;
 
-  // Begins to pin the region. Returns at once. The region stays as it is if the budget does not
-  // last, until another region returns its part, if the system refuses, or if the region is not
-  // wanted any more. At most once per region.
+  // Begins to pin the region, in the background; pins it here if that takes no work now. The region
+  // stays as it is if the budget does not last, until another region returns its part, if the
+  // system refuses, or if the region is not wanted any more. At most once per region.
   virtual void Pin(PinnedRegion& region) = 0;
 
   // Ends that, after every Pin; the region is not used from here on. If pinning is under way, it is

@@ -207,7 +207,9 @@ bool FitsType(const DeclaredTensor& declared, const TensorMetadata& tensor,
   if (IsOffsets(tensor)) return declared.type == TypeOf(Datatype::kInt32);
   const bool is_keys =
       IsTable(tensor.name, metadata) || tensor.name == kKeysInput || tensor.name == kColumnsInput;
-  return is_keys && declared.type == TypeOf(Datatype::kUint64);
+  return is_keys &&
+         (declared.type == TypeOf(Datatype::kUint64) || declared.type == TypeOf(Datatype::kInt32) ||
+          declared.type == TypeOf(Datatype::kUint32));
 }
 
 std::string Describe(const std::string& type, const std::vector<int64_t>& shape) {

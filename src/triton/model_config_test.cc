@@ -167,12 +167,14 @@ TEST(ModelConfigTest, WhatIsDeclaredFitsTheModel) {
        {"{" + input("user", "INT64", "[-1]"), "{" + input("user", "UINT64", "[-1, 3]"),
         batch + input("user", "INT64", R"(["5"])"), batch + input("KEYS", "INT64", "[-1]"),
         "{" + input("KEYS", "INT64", "[-1]"), "{" + input("KEYS", "INT64", "[1, -1]"),
+        batch + input("KEYS", "UINT32", "[-1]"), "{" + input("user", "INT32", "[-1]"),
         batch + input("NUMKEYS", "INT32", "[-1]"), batch + input("dense", "FP32", "[3]"),
         "{" + input("dense", "FP32", "[-1, -1]"), "{" + input("user.offsets", "INT32", "[-1]")}) {
     EXPECT_TRUE(check(good).ok()) << good << check(good);
   }
   for (const std::string& bad :
        {"{" + input("user", "FP32", "[-1]"), "{" + input("dense", "UINT64", "[-1, 3]"),
+        "{" + input("user", "INT16", "[-1]"), batch + input("NUMKEYS", "UINT32", "[-1]"),
         "{" + input("dense", "FP32", "[-1, 4]"), batch + input("dense", "FP32", "[-1, 3]"),
         batch + input("NUMKEYS", "INT32", "[3]"), batch + input("user.offsets", "INT64", "[-1]")}) {
     EXPECT_EQ(check(bad).code(), absl::StatusCode::kInvalidArgument) << bad;

@@ -6,10 +6,13 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import time
 import unittest
 import urllib.error
 import urllib.request
+
+import numpy as np
 
 import support
 from load import Load, LoadTestCase
@@ -45,6 +48,72 @@ class DrainTest(LoadTestCase):
 @needs_grpc
 class GrpcDrainTest(DrainTest):
     protocol = "grpc"
+
+
+def can_mount() -> bool:
+    return subprocess.run(["unshare", "--mount", "true"], check=False,
+                          capture_output=True).returncode == 0
+
+
+@unittest.skipUnless(can_mount(), "no rights to mount a store read-only")
+class ReadOnlyFileSystemTest(support.ServerTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        store = self.directory / "store"
+        self.program = self.directory / "hps_on_read_only_store"
+        self.program.write_text(
+            "#!/bin/sh\nexec unshare --mount sh -ec '"
+            f"mount --bind {store} {store}; mount -o remount,ro,bind {store}; "
+            f"exec {support.HPS} \"$@\"' sh \"$@\"\n")
+        self.program.chmod(0o755)
+
+    def run_hps(self, *arguments) -> subprocess.CompletedProcess:
+        return subprocess.run([str(self.program), *map(str, arguments)], check=False, text=True,
+                              capture_output=True, timeout=WAIT_S,
+                              env=os.environ | {"HPS_TOKEN": TOKEN})
+
+    def infer(self, server) -> tuple[int, bytes]:
+        body = {"inputs": [{"name": "user", "datatype": "INT64", "shape": [2],
+                            "data": [7, support.ROWS]}]}
+        return server.get(f"/v2/models/{MODEL}/infer", data=json.dumps(body).encode(),
+                          method="POST")
+
+    def test_a_store_is_served_and_read(self) -> None:
+        servers = []
+        for _ in range(2):  # it is nobody's alone
+            servers.append(self.serve_ready(program=self.program))
+            status, answer = self.infer(servers[-1])
+            self.assertEqual(status, 200, answer)
+            rows = json.loads(answer)["outputs"][0]["data"]
+            self.assertEqual(rows, [*support.stamped("user", np.array([7]))[0], *[-1.0] * 8])
+        overview = servers[0].overview()
+        self.assertEqual(overview["problems"], [])
+        self.await_log("its file system is mounted read-only: it is served read-only")
+        store = self.directory / "store"
+        for command in (["lookup", "--store", store, "--table", f"{MODEL}/user", "--keys", "7"],
+                        ["inspect", "--store", store],
+                        ["export", "--store", store, "--table", f"{MODEL}/user", "--to",
+                         self.directory / "exported", "--format", "npy"]):
+            done = self.run_hps(*command)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.run_hps("drop", "--store", store, "--model", MODEL)
+        self.assertIn("PERMISSION_DENIED", done.stderr)
+        for server in servers:
+            self.assertEqual(server.stop(), 0)
+
+    def test_a_setting_that_writes_is_named(self) -> None:
+        for security, sections, setting in (
+                ("updates = true", "", "[server.security] updates"),
+                ("", '[update]\nbrokers = ["127.0.0.1:1"]', "[update] brokers")):
+            config = self.directory / "hps.toml"
+            config.write_text(f'[store]\npath = "{self.directory}/store"\n[server]\n'
+                              'http = "127.0.0.1:0"\ngrpc = ""\nmetrics = ""\n'
+                              f"[server.security]\n{security}\n{sections}\n")
+            done = self.run_hps("serve", "--config", config)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn("PERMISSION_DENIED", done.stderr)
+            self.assertIn(f"read-only, and {setting} changes rows", done.stderr)
 
 
 class ConnectionDrainTest(support.ServerTestCase):

@@ -164,6 +164,15 @@ class RowsTest(support.ServerTestCase):
         np.testing.assert_array_equal(self.ask(server, "user", [1])[0],
                                       support.stamped("user", np.array([1])))
 
+    def test_a_full_disk_is_named(self) -> None:
+        server = self.serve_ready(security=self.security, store='free_bytes_min = "1000TiB"')
+        said = "the server's disk is full: free space on it or drop tables"
+        self.assertEqual(self.change(server, "user", [1], np.zeros((1, 8))),
+                         (507, {"error": said}))
+        found, _ = self.ask(server, "user", [1])
+        np.testing.assert_array_equal(found, support.stamped("user", np.array([1])))
+        self.assertIn("[store] free_bytes_min", (self.directory / "hps.log").read_text())
+
     def test_it_needs_its_switch_and_its_token(self) -> None:
         token_only = self.security.replace("updates = true\n", "")
         server = self.serve_ready(security=token_only)

@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "l3_rocksdb/files/store_owner.h"
 
 namespace hps {
 namespace {
@@ -64,6 +66,9 @@ FileLock::~FileLock() {
 absl::StatusOr<FileLock> FileLock::Take(const std::string& file, int byte, Deadline deadline) {
   FileLock lock(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (lock.descriptor_ < 0) return SystemError(absl::StrCat("lock file '", file, "'"));
+  // Another user who may write to the store may be the next to lock it.
+  const std::string store = std::filesystem::path(file).parent_path();
+  GiveToStoreOwner(store, file, GiveFiles::kNone).IgnoreError();
   for (;;) {
     struct flock range = Range(byte);
     if (fcntl(lock.descriptor_, F_OFD_SETLK, &range) == 0) return lock;

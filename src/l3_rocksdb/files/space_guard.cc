@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/public_message.h"
 
 namespace hps {
 
@@ -21,9 +22,10 @@ absl::Status SpaceGuard::CheckRoomFor(uint64_t bytes) const {
   const std::optional<uint64_t> free_bytes = FreeBytes();
   if (!free_bytes.has_value()) return absl::OkStatus();
   if (*free_bytes >= bytes && *free_bytes - bytes >= free_bytes_min_) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "store '", directory_, "': the disk has ", *free_bytes, " bytes free, expected at least ",
-      bytes, " and the ", free_bytes_min_, " of free_bytes_min"));
+  return DiskFull(absl::ResourceExhaustedError(
+      absl::StrCat("store '", directory_, "': the disk is full: it has ", *free_bytes,
+                   " bytes free; a write", bytes == 0 ? "" : absl::StrCat(" of ", bytes, " bytes"),
+                   " must leave ", free_bytes_min_, " bytes free ([store] free_bytes_min)")));
 }
 
 }  // namespace hps

@@ -21,8 +21,8 @@ class SpaceGuard {
   SpaceGuard(rocksdb::Env* env, std::string directory, uint64_t free_bytes_min);
 
   // Checks that free_bytes_min bytes stay free after `bytes` more are written. Errors:
-  // RESOURCE_EXHAUSTED (names free and needed bytes). A file system that does not report its free
-  // space passes the check.
+  // RESOURCE_EXHAUSTED (IsDiskFull; names free and needed bytes and the setting). A file system
+  // that does not report its free space passes the check.
   absl::Status CheckRoomFor(uint64_t bytes) const;
 
   // Returns nullopt if the file system does not report it.

@@ -11,6 +11,7 @@
 
 #include "base/logging.h"
 #include "base/public_message.h"
+#include "l3_rocksdb/files/owner_lock.h"
 #include "testing/test_directory.h"
 
 namespace hps {
@@ -116,6 +117,16 @@ TEST_F(StoreOwnerTest, AStoreThatIsSharedIsSharedByItsFiles) {
   EXPECT_EQ(StatOf(folder_ + "/rows").st_mode & 0777, 0666u);
   const As server(kServer, kServer);
   EXPECT_TRUE(MayTake().ok()) << MayTake();
+}
+
+// Catches: a lock file that only the first user of a shared store may lock.
+TEST_F(StoreOwnerTest, EachUserOfASharedStoreMayLockIt) {
+  SetOwner(store_, kServer, kGroup, 0775);
+  for (const uid_t user : {kServer, kAdmin}) {
+    const As other(user, kGroup);
+    const auto taken = OwnerLock::Take(store_, OwnerRole::kCommand, RealClock().Now());
+    EXPECT_TRUE(taken.ok()) << taken.status();
+  }
 }
 
 TEST_F(StoreOwnerTest, FilesThatTheStoresOwnerCouldNotTakeAreRefused) {

@@ -78,6 +78,12 @@ std::vector<TableRecord> RecordsOf(const Database& database, const StagedImport&
                        .import_id = import.import_id,
                        .in_page_files = table.in_page_files,
                        .page_files = std::move(page_files)});
+    if (!import.is_copy || known == catalog.tables.end()) continue;
+    TableRecord& copy = records.back();
+    copy.update_start = known->second.update_start;
+    copy.update_records_lost = known->second.update_records_lost;
+    copy.import_id = known->second.import_id;
+    copy.unordered_hashes = known->second.unordered_hashes;
   }
   return records;
 }

@@ -62,6 +62,8 @@ struct StagedImport {
   uint64_t order = 0;  // the order in which staged imports became ready
   UpdateStart update_start{};
   std::string import_id{};  // of all tables; may be empty
+  // A repair: the tables are copies, with the import id and the stream of the current ones.
+  bool is_copy = false;
   std::vector<StagedTable> tables;
   std::optional<StagedNetwork> network{};
 };

@@ -133,6 +133,7 @@ absl::StatusOr<uint64_t> Repair::Run(const std::set<std::string>& names) {
   directory_ = directory.path;
   StagedImport import;
   import.directory = directory.path;
+  import.is_copy = true;
   absl::Status repaired = absl::OkStatus();
   for (const std::string& name : names) {
     StagedTable target;

@@ -34,7 +34,9 @@ class VerifyTest : public testing::Test {
     for (size_t i = 0; i < count; ++i) keys.push_back(static_cast<Key>(3 * i));
     return keys;
   }
-  static void Import(DurableStore& store, const std::string& name, size_t count) {
+  static constexpr UpdateStart kUpdateStart = {.kind = UpdateStart::Kind::kTime, .time_ms = 77};
+  static void Import(DurableStore& store, const std::string& name, size_t count,
+                     const std::string& import_id = "") {
     TableSpec spec;
     spec.name = name;
     spec.dim = kRowBytes / 4;
@@ -42,6 +44,10 @@ class VerifyTest : public testing::Test {
     ASSERT_TRUE(import.ok()) << import.status();
     StampedRows rows(kStamp, kRowBytes, Keys(count));
     ASSERT_TRUE((*import)->Add(0, 0, rows.keys(), rows.rows()).ok());
+    (*import)->SetUpdateStart(kUpdateStart);
+    if (!import_id.empty()) {
+      ASSERT_TRUE((*import)->SetImportId(import_id).ok());
+    }
     ASSERT_TRUE((*import)->Commit().ok());
   }
   VerifyReport Verify(bool repair = false) {
@@ -165,7 +171,7 @@ TEST_F(VerifyTest, RepairMarksTheKeysOfADamagedBlockLost) {
   constexpr size_t kRows = 5000;
   {
     const auto store = Open();
-    Import(*store, "m/a", kRows);
+    Import(*store, "m/a", kRows, "version-7");
     Import(*store, "m/b", 10);
     auto table = store->OpenTable("m/a");
     const std::vector<StreamPosition> positions = {{2, 1, 77}};
@@ -198,6 +204,9 @@ TEST_F(VerifyTest, RepairMarksTheKeysOfADamagedBlockLost) {
   const FetchedRows others(**table, {1, -1, 3 * static_cast<Key>(kRows)});
   EXPECT_EQ(others.counts->absent, 3u);
   EXPECT_EQ((*table)->Positions()->at(0), (StreamPosition{2, 1, 77}));
+  const TableInfo info = store->Tables()->front();
+  EXPECT_EQ(info.update_start.time_ms, kUpdateStart.time_ms);
+  EXPECT_EQ(info.import_id, "version-7");
 }
 
 TEST_F(VerifyTest, EachLongStepReportsProgress) {

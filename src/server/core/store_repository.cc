@@ -86,7 +86,7 @@ absl::Status StoreRepository::Load(std::string_view name) {
     LogInfo(absl::StrCat("model '", model->name(), "' was loaded: version ",
                          model->index_entry().version));
   }
-  return absl::Status(loaded.code(), MessageForClients(loaded));
+  return ForClients(loaded);
 }
 
 absl::Status StoreRepository::Unload(std::string_view name) {
@@ -101,7 +101,7 @@ absl::Status StoreRepository::Unload(std::string_view name) {
   } else {
     LogWarning(absl::StrCat("a model was not unloaded: ", TextForLog(unloaded)));
   }
-  return absl::Status(unloaded.code(), MessageForClients(unloaded));
+  return ForClients(unloaded);
 }
 
 absl::Status StoreRepository::LoadAll() {

@@ -32,9 +32,8 @@ constexpr Duration kRefreshWaitMax = std::chrono::minutes(10);
 
 // The same with a message that a client may see. The log gets what is hidden.
 absl::Status ForClients(std::string_view what, const absl::Status& status) {
-  if (status.ok() || IsPublic(status)) return status;
-  LogWarning(absl::StrCat(std::string(what), ": ", TextForLog(status)));
-  return absl::Status(status.code(), MessageForClients(status));
+  if (!IsPublic(status)) LogWarning(absl::StrCat(std::string(what), ": ", TextForLog(status)));
+  return hps::ForClients(status);
 }
 
 // {"name": "N"}; the name points into the body.

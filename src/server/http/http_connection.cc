@@ -416,7 +416,7 @@ void HttpConnection::SendRows() {
 void HttpConnection::SendError(const absl::Status& status, std::optional<BadRequestReason> reason) {
   HttpError error = ErrorOf(status);
   error.reason = reason;
-  if (error.code >= 500 && error.code != 501 && error.code != 503 && error.code != 504) {
+  if (error.code == 500) {
     LogError(absl::StrCat("http: a request failed: ", status.ToString()));
     error.message = "the server failed; its log has the reason";
   }

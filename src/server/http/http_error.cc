@@ -1,9 +1,11 @@
 #include "server/http/http_error.h"
 
+#include "base/public_message.h"
+
 namespace hps::server {
 
-int HttpCodeOf(absl::StatusCode code) {
-  switch (code) {
+int HttpCodeOf(const absl::Status& status) {
+  switch (status.code()) {
     case absl::StatusCode::kOk:
       return 200;
     case absl::StatusCode::kInvalidArgument:
@@ -20,7 +22,7 @@ int HttpCodeOf(absl::StatusCode code) {
     case absl::StatusCode::kFailedPrecondition:
       return 409;
     case absl::StatusCode::kResourceExhausted:
-      return 429;
+      return IsDiskFull(status) ? 507 : 429;
     case absl::StatusCode::kCancelled:
       return 499;
     case absl::StatusCode::kUnimplemented:
@@ -78,6 +80,8 @@ std::string_view ReasonPhrase(int code) {
       return "Gateway Timeout";
     case 505:
       return "HTTP Version Not Supported";
+    case 507:
+      return "Insufficient Storage";
     default:
       return "Status";
   }

@@ -18,14 +18,14 @@ struct HttpError {
   std::string_view allow;                  // with 405: the methods that there are
 };
 
-// 400 for INVALID_ARGUMENT, 429 for RESOURCE_EXHAUSTED, ...
-int HttpCodeOf(absl::StatusCode code);
+// 400 for INVALID_ARGUMENT, 429 for RESOURCE_EXHAUSTED, 507 if that is the disk, ...
+int HttpCodeOf(const absl::Status& status);
 
 // "Not Found"; "Status" for codes that the server does not answer with.
 std::string_view ReasonPhrase(int code);
 
 inline HttpError ErrorOf(const absl::Status& status) {
-  return {.code = HttpCodeOf(status.code()),
+  return {.code = HttpCodeOf(status),
           .message = std::string(status.message().data(), status.message().size()),
           .reason = {},
           .allow = {}};

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/public_message.h"
 #include "server/http/http_error.h"
 
 namespace hps::server {
@@ -96,10 +97,11 @@ TEST(HttpErrorTest, MapsEveryCode) {
                                                        {kUnavailable, 503},
                                                        {kDeadlineExceeded, 504}};
   for (const auto& [code, http] : expected) {
-    EXPECT_EQ(HttpCodeOf(code), http);
+    EXPECT_EQ(HttpCodeOf(absl::Status(code, "")), http);
     EXPECT_NE(ReasonPhrase(http), "Status") << http;
   }
-  for (const int code : {405, 408, 413, 415, 417, 431, 505})
+  EXPECT_EQ(HttpCodeOf(DiskFull(absl::ResourceExhaustedError(""))), 507);
+  for (const int code : {405, 408, 413, 415, 417, 431, 505, 507})
     EXPECT_NE(ReasonPhrase(code), "Status");
   EXPECT_EQ(ReasonPhrase(299), "Status");
 }

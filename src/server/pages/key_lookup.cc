@@ -86,7 +86,7 @@ absl::StatusOr<std::string> AnswerKeyQuestion(Store& store, const KeyQuestion& q
   const std::string model = question.table.substr(0, question.table.find('/'));
   const absl::StatusOr<std::unique_ptr<LookupSession>> made =
       store.NewSession(model, {.output_dtype = Dtype::kFloat32, .keys_max = 1});
-  if (!made.ok()) return absl::Status(made.status().code(), MessageForClients(made.status()));
+  if (!made.ok()) return ForClients(made.status());
   LookupSession* const session = made->get();
   HPS_ASSIGN_OR_RETURN(const TableIndex table, session->FindTable(question.table));
   std::vector<float> row(session->output_row_bytes(table) / sizeof(float));

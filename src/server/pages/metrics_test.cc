@@ -172,6 +172,11 @@ TEST(MetricsTest, AStoreThatCanNotBeWrittenIsATierThatIsDown) {
   Snapshot snapshot = FullSnapshot(&config);
   snapshot.store.l3.writable = false;
   EXPECT_EQ(Samples(MetricsText(snapshot)).at(R"(hps_tier_up{tier="l3"})"), 0);
+  snapshot.store.l3.read_only = true;
+  const auto samples = Samples(MetricsText(snapshot));
+  EXPECT_EQ(samples.at(R"(hps_tier_up{tier="l3"})"), 1);
+  EXPECT_EQ(samples.at("hps_store_writable"), 1);
+  EXPECT_EQ(samples.at("hps_store_free_bytes_min"), 0);
 }
 
 TEST(MetricsTest, ADeviceThatDoesNotAnswerIsATierThatIsDown) {

@@ -163,7 +163,7 @@ Json LevelsJson(const Snapshot& snapshot) {
   const DurableStatistics& l3 = snapshot.store.l3;
   levels.push_back({{"name", "l3"},
                     {"kind", "rocksdb"},
-                    {"up", l3.writable},
+                    {"up", l3.writable || l3.read_only},
                     {"rows", rows},
                     {"bytes", bytes},
                     {"errors", snapshot.store.l3_errors},

@@ -52,6 +52,13 @@ TEST_F(ProblemsTest, ADiskWithErrors) {
               ElementsAre("level 3 cannot be written because of a disk error; its rows are read"));
 }
 
+TEST_F(ProblemsTest, AStoreThatIsServedReadOnlyNeedsNoRoom) {
+  snapshot_.store.l3.writable = false;
+  snapshot_.store.l3.read_only = true;
+  snapshot_.store.l3.free_bytes = 0;
+  EXPECT_THAT(ProblemsOf(snapshot_), ElementsAre());
+}
+
 TEST_F(ProblemsTest, GpusThatDoNotAnswer) {
   snapshot_.store.devices = {{.device = 0, .up = false}, {.device = 1, .up = true}};
   EXPECT_THAT(ProblemsOf(snapshot_),
