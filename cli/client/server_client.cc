@@ -48,6 +48,8 @@ absl::StatusCode CodeOf(int http_code) {
   switch (http_code) {
     case 400:
     case 413:
+    case 414:
+    case 421:
       return absl::StatusCode::kInvalidArgument;
     case 401:
       return absl::StatusCode::kUnauthenticated;

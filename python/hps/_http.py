@@ -28,6 +28,7 @@ __all__ = ["Answer", "Connections", "context_of", "error_of", "headers_of", "par
 _CODES = {400: _errors.InvalidArgumentError, 401: _errors.UnauthenticatedError,
           403: _errors.PermissionDeniedError, 404: _errors.NotFoundError,
           409: _errors.FailedPreconditionError, 413: _errors.ResourceExhaustedError,
+          414: _errors.InvalidArgumentError, 421: _errors.InvalidArgumentError,
           429: _errors.ResourceExhaustedError, 500: _errors.InternalError,
           501: _errors.UnimplementedError, 503: _errors.UnavailableError,
           504: _errors.DeadlineExceededError, 507: _errors.ResourceExhaustedError}

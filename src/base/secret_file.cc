@@ -17,8 +17,9 @@ absl::Status CheckSecretFile(const std::string& setting, const std::string& path
     return absl::OkStatus();
   std::array<char, 8> mode{};
   std::snprintf(mode.data(), mode.size(), "%04o", info.st_mode & 07777);
-  const std::string found = absl::StrCat(setting, ": every user of this machine may read '", path,
-                                         "' (mode ", mode.data(), "); run `chmod o-r` on it");
+  const std::string found = absl::StrCat(
+      setting, ": the mode of '", path, "', ", mode.data(),
+      ", lets every user read it; run `chmod o-r` on it, or mount it with the mode 0440");
   if (!allowed.has_value()) return absl::FailedPreconditionError(found);
   if (!*allowed) {
     return absl::FailedPreconditionError(

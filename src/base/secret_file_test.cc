@@ -39,8 +39,9 @@ TEST_F(SecretFileTest, IsForItsOwnerAndGroup) {
 }
 
 TEST_F(SecretFileTest, TheErrorSaysWhatToDo) {
-  const std::string found = "[x] token_file: every user of this machine may read '" + path_ +
-                            "' (mode 0644); run `chmod o-r` on it";
+  const std::string found = "[x] token_file: the mode of '" + path_ +
+                            "', 0644, lets every user read it; run `chmod o-r` on it, or mount it "
+                            "with the mode 0440";
   EXPECT_EQ(CheckWith(0644, std::nullopt), absl::FailedPreconditionError(found));
   EXPECT_EQ(CheckWith(0644, false),
             absl::FailedPreconditionError(
@@ -53,9 +54,8 @@ TEST_F(SecretFileTest, IsAWarningWhereItIsAllowed) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
   testing::internal::CaptureStderr();
   EXPECT_EQ(CheckWith(0644, true), absl::OkStatus());
-  EXPECT_THAT(
-      testing::internal::GetCapturedStderr(),
-      AllOf(HasSubstr("warning"), HasSubstr("[x] token_file: every user"), HasSubstr(path_)));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("warning"), HasSubstr("lets every user read it"), HasSubstr(path_)));
 }
 
 // A link's own mode is 0777; what counts is the file.

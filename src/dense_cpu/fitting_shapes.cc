@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 
 namespace hps {
 
@@ -19,26 +20,29 @@ absl::Status FittingShapes::Check(const Dims& dims) {
 }
 
 FittingShapes::Dims FittingShapes::RoundedUp(Dims dims) const {
-  for (size_t i = 0; i < std::min(dims.size(), is_free_.size()); ++i) {
-    if (is_free_[i] && dims[i] > 0)
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (is_free(i) && dims[i] > 0)
       dims[i] = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(dims[i])));
   }
   return dims;
 }
 
-bool FittingShapes::Covers(const Dims& fitting, const Dims& dims) const {
-  if (dims.size() != fitting.size()) return false;
+// The dimensions that must be equal: those that are free are zero.
+FittingShapes::Dims FittingShapes::Fixed(Dims dims) const {
   for (size_t i = 0; i < dims.size(); ++i) {
-    const bool is_free = i < is_free_.size() && is_free_[i];
-    if (is_free ? dims[i] > fitting[i] : dims[i] != fitting[i]) return false;
+    if (is_free(i)) dims[i] = 0;
   }
-  return true;
+  return dims;
 }
 
 std::optional<absl::Status> FittingShapes::Known(const Dims& dims) {
+  const Dims fixed = Fixed(dims);
   MutexLock lock(mutex_);
-  for (const Dims& fitting : fitting_)
-    if (Covers(fitting, dims)) return absl::OkStatus();
+  const auto fitting = fitting_.find(fixed);
+  if (fitting != fitting_.end() &&
+      std::equal(dims.begin(), dims.end(), fitting->second.begin(), std::less_equal<>())) {
+    return absl::OkStatus();
+  }
   const auto found = refused_.find(dims);
   return found == refused_.end() ? std::nullopt : std::optional(found->second);
 }
@@ -47,11 +51,10 @@ absl::Status FittingShapes::MeasureAndNote(const Dims& dims) {
   absl::Status status = measure_(dims);
   MutexLock lock(mutex_);
   if (status.ok()) {
-    std::erase_if(fitting_, [&](const Dims& smaller) { return Covers(dims, smaller); });
-    if (fitting_.size() >= kKnownMax) fitting_.clear();
-    fitting_.push_back(dims);
+    if (fitting_.size() >= kKnownMax) fitting_.erase(fitting_.begin());
+    fitting_.insert_or_assign(Fixed(dims), dims);
   } else {
-    if (refused_.size() >= kKnownMax) refused_.clear();
+    if (refused_.size() >= kKnownMax) refused_.erase(refused_.begin());
     refused_.emplace(dims, status);
   }
   return status;

@@ -1,9 +1,10 @@
-// Which shapes of a network's inputs fit, because no tensor inside the network becomes too large.
+// Which shapes of a network's inputs fit: the network takes them, and no tensor inside it becomes
+// too large.
 //
-// To measure shapes takes milliseconds, so what was measured is kept. Tensors grow with the
-// dimensions of the inputs: shapes fit where larger ones do. Dimensions that are not fixed are
-// measured as powers of two, so that few are; the exact ones are measured only where those do not
-// fit.
+// To measure shapes takes milliseconds, so what was measured is kept. A free dimension is the
+// batch: shapes fit where those of a larger batch do, so batches are measured as powers of two, and
+// exactly only where these do not fit. A network may take three keys for each sample and not two,
+// so every other dimension is measured as it is.
 //
 // Thread-safe. Shapes that are known do not wait for others that are being measured.
 #pragma once
@@ -33,10 +34,11 @@ class FittingShapes {
   absl::Status Check(const Dims& dims);
 
  private:
-  static constexpr size_t kKnownMax = 256;
+  static constexpr size_t kKnownMax = 4096;
 
+  bool is_free(size_t i) const { return i < is_free_.size() && is_free_[i]; }
   Dims RoundedUp(Dims dims) const;
-  bool Covers(const Dims& fitting, const Dims& dims) const;
+  Dims Fixed(Dims dims) const;
   std::optional<absl::Status> Known(const Dims& dims);
   absl::Status MeasureAndNote(const Dims& dims) HPS_REQUIRES(measuring_);
 
@@ -44,7 +46,8 @@ class FittingShapes {
   Mutex measuring_;  // taken before mutex_
   const Measure measure_;
   Mutex mutex_;
-  std::vector<Dims> fitting_ HPS_GUARDED_BY(mutex_);  // none of them covers another
+  // Shapes that fit, by their dimensions that are not free (Fixed).
+  std::map<Dims, Dims> fitting_ HPS_GUARDED_BY(mutex_);
   std::map<Dims, absl::Status> refused_ HPS_GUARDED_BY(mutex_);
 };
 

@@ -56,10 +56,27 @@ TEST_F(FittingShapesTest, FixedDimensionsMustBeTheSame) {
 }
 
 TEST_F(FittingShapesTest, ManyShapesAreKeptInBoundedMemory) {
-  for (int64_t batch = 1; batch < 2000; ++batch)
+  for (int64_t batch = 1; batch < 6000; ++batch)
     EXPECT_EQ(shapes_.Check({batch, 1, 3}).ok(), batch <= 1000) << batch;
   for (int64_t batch = 1; batch <= 1000; ++batch)
     EXPECT_TRUE(shapes_.Check({batch, 1, 3}).ok()) << batch;
+}
+
+// Catches: requests of many lengths that measure again and again, and one too many that drops all.
+TEST(FittingShapesLengthsTest, EachLengthIsMeasuredOnce) {
+  size_t measured = 0;
+  FittingShapes shapes({true, false}, [&](const FittingShapes::Dims&) {
+    ++measured;
+    return absl::OkStatus();
+  });
+  for (int round = 0; round < 2; ++round) {
+    for (int64_t keys = 1; keys <= 4096; ++keys) EXPECT_TRUE(shapes.Check({8, keys}).ok());
+  }
+  EXPECT_EQ(measured, 4096U);
+  EXPECT_TRUE(shapes.Check({8, 5000}).ok());
+  measured = 0;
+  for (int64_t keys = 2; keys <= 4096; ++keys) EXPECT_TRUE(shapes.Check({5, keys}).ok());
+  EXPECT_EQ(measured, 0U) << "one more drops one";
 }
 
 // Catches: a run of known shapes that waits while other shapes are being measured.

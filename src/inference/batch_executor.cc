@@ -62,8 +62,10 @@ void BindPrediction(const NetworkSignature& signature, ExecutionPlan& plan) {
   }
 }
 
-// Names the inputs whose shapes the network leaves open.
-absl::Status ShapesError(const ModelVersion& version, const Prediction& prediction) {
+// Names the inputs whose shapes the network leaves open; what the engine says of them, `refusal`,
+// is for the log. Where only the batch is open, it is the network that is wrong.
+absl::Status ShapesError(const ModelVersion& version, const Prediction& prediction,
+                         const absl::Status& refusal) {
   const NetworkSignature& signature = version.predictor()->signature();
   std::vector<std::string> open;
   for (size_t i = 0; i < signature.inputs.size(); ++i) {
@@ -79,7 +81,8 @@ absl::Status ShapesError(const ModelVersion& version, const Prediction& predicti
                                   absl::StrJoin(given.sample_dims, ", "), "]"));
     }
   }
-  if (open.empty()) open.push_back(absl::StrCat("a batch of ", prediction.batch));
+  if (open.empty()) return absl::InternalError(refusal.message());
+  LogWarning(absl::StrCat("a request was refused: ", std::string(refusal.message())));
   return absl::InvalidArgumentError(
       absl::StrCat("the dense network does not take these shapes: ", absl::StrJoin(open, ", ")));
 }
@@ -325,7 +328,7 @@ absl::Status BatchExecutor::Predict(ModelVersion& version, Plans plans) {
   bind();
   absl::Status ran = session->Run(predictions_);
   if (absl::IsInvalidArgument(ran) && plans.size() == 1)
-    ran = ShapesError(version, plans.front()->prediction);
+    ran = ShapesError(version, plans.front()->prediction, ran);
   return ran;
 }
 

@@ -218,12 +218,18 @@ TEST(UringFaultTest, AReadThatIsNotTakenNeverBegins) {
   ASSERT_GE(file, 0);
   std::vector<std::byte> first(kPageBlockBytes), second(kPageBlockBytes);
   std::array<EndedPageRead, 1> ended;
-  (*queue)->Begin({file, 0, first, 3});
+  const auto expect_not_taken = [&] {
+    (*queue)->Begin({file, 0, first, 3});
+    EXPECT_EQ((*queue)->Await(ended, kNoDeadline).value(), 1u);
+    EXPECT_EQ(ended[0].slot, 3u);
+    EXPECT_EQ(ended[0].result, -EAGAIN);
+  };
   FaultPoints::Arm("l3_pages.submit", Fails(absl::StatusCode::kUnavailable, 0));
-  EXPECT_EQ((*queue)->Await(ended, kNoDeadline).value(), 1u);
+  expect_not_taken();
+  // Nor where no new ring can be made.
+  FaultPoints::Arm("l3_pages.ring", Fails(absl::StatusCode::kUnavailable, 0));
+  expect_not_taken();
   FaultPoints::DisarmAll();
-  EXPECT_EQ(ended[0].slot, 3u);
-  EXPECT_EQ(ended[0].result, -EAGAIN);
   (*queue)->Begin({file, 0, second, 4});
   EXPECT_EQ((*queue)->Await(ended, kNoDeadline).value(), 1u);
   EXPECT_EQ(ended[0].slot, 4u);

@@ -71,6 +71,8 @@ class UringQueue final : public PageQueue {
 };
 
 absl::Status UringQueue::Start() {
+  if (const CallFault fault = ReachCall("l3_pages.ring"); fault.error_number != 0)
+    return UringError(fault.error_number);
   io_uring_params params{};
   const int result = io_uring_queue_init_params(kPageSlotsMax, &ring_, &params);
   if (result < 0) return UringError(-result);
@@ -92,8 +94,8 @@ UringQueue::~UringQueue() {
 void UringQueue::Begin(const PageRead& read) {
   HPS_CHECK(in_flight() < kPageSlotsMax);
   // A ring that holds reads which the system did not take is made anew when no other is in flight.
-  if (refused_ && !reads_refused && in_flight() == 0 && started_) {
-    io_uring_queue_exit(&ring_);
+  if (refused_ && !reads_refused && in_flight() == 0) {
+    if (started_) io_uring_queue_exit(&ring_);
     started_ = false;
     refused_ = !Start().ok();
   }
@@ -157,7 +159,7 @@ absl::StatusOr<size_t> UringQueue::Await(std::span<EndedPageRead> ended, Deadlin
     if (is_refusal) reads_refused = true;
     // The system must not take a read after an error: its file may be closed by then.
     refused_ |= is_refusal || (result < 0 && result != -EINTR && noted_count_ > 0);
-    size_t count = Collect(ended);
+    size_t count = started_ ? Collect(ended) : 0;
     if (refused_) count += EndNoted(ended.subspan(count));
     if (count > 0) return count;
     if (refused_ && RealClock().Now() < deadline) {

@@ -253,7 +253,7 @@ absl::StatusOr<OpenMode> ServedMode(const Config& config) {
     return absl::PermissionDeniedError(absl::StrCat(
         where, ", and ", setting, " changes rows: remove this setting, or mount it for writing"));
   }
-  LogInfo(where + ": it is served read-only, without new imports");
+  LogWarning(where + ": it is served read-only until the server starts again");
   return OpenMode::kReadOnly;
 }
 

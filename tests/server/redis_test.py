@@ -521,8 +521,8 @@ class SettingsTest(RedisTestCase):
                            ("tls_key", f'tls = true\ntls_certificate = "{secret}"\n')):
             done = self.serve_command(f'{redis}{more}{name} = "{secret}"\n')
             self.assertEqual(done.returncode, 1, done.stderr)
-            self.assertIn(f"[l2.redis] {name}: every user of this machine may read '{secret}'",
-                          done.stderr)
+            self.assertIn(f"[l2.redis] {name}: the mode of '{secret}', 0644, lets every user "
+                          "read it", done.stderr)
         done = self.serve_command(redis + 'nodes = ["h:1"]\ntimeout = "7ms"\n', "--print-config")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r'l2\.redis\.nodes = \["h:1"\]  # .*bad.toml:6')

@@ -107,8 +107,8 @@ class TokenTest(support.ServerTestCase):
         self.file.write_text("another-token\n")
         self.file.chmod(0o644)
         server.process.send_signal(signal.SIGHUP)
-        found = (f"[server.security] token_file: every user of this machine may read '{self.file}' "
-                 "(mode 0644); run `chmod o-r` on it")
+        found = (f"[server.security] token_file: the mode of '{self.file}', 0644, lets every user "
+                 "read it; run `chmod o-r` on it, or mount it with the mode 0440")
         told = found + ", or set [server.security] secrets_readable_by_all = true"
         self.await_log("the former certificates or token stay in use: FAILED_PRECONDITION: " + told)
         self.assertEqual(self.status(server, "/v2", TOKEN), 200)
@@ -245,7 +245,7 @@ class TlsTest(support.ServerTestCase):
         server = self.serve(security=self.security)
         self.await_end(server, end)
         log = self.directory / "hps.log"
-        prefix = f"[server.security] tls_certificate: {self.certificate} "
+        prefix = "the certificate of [server.security] tls_certificate "
         self.assertNotIn(prefix, log.read_text())
         for days, told in ((-1, "expired at "), (20, "expires in less than 30 days, at ")):
             end = self.sign_again(days)
@@ -272,8 +272,7 @@ class TlsTest(support.ServerTestCase):
         self.await_tls(server, self.certificate)
         self.key.chmod(0o604)
         server.process.send_signal(signal.SIGHUP)
-        self.await_log("[server.security] tls_key: every user of this machine may read "
-                       f"'{self.key}' (mode 0604)")
+        self.await_log(f"[server.security] tls_key: the mode of '{self.key}', 0604, lets every user")
         self.await_tls(server, self.certificate)
 
     def ask(self, server, trusted, own: tuple | None = None) -> int:

@@ -136,7 +136,7 @@ const nghttp2_session_callbacks* GrpcSession::Callbacks() {
 
 bool GrpcSession::Open() {
   flood_limit_ = FloodLimit();
-  newest_id_ = -1;
+  newest_id_ = 0;
   opened_ids_ = 0;
   fields_id_ = 0;
   has_settings_ = is_broken_ = false;

@@ -122,7 +122,7 @@ class GrpcSession {
   TimePoint received_at_{};         // the bytes that are handled now
   size_t refused_field_bytes_ = 0;  // of the last call that was refused for lack of capacity
   int32_t fields_id_ = 0;           // of a list of fields whose last frame has not come; 0: none
-  int32_t newest_id_ = -1;          // of the client's streams
+  int32_t newest_id_ = 0;           // of the client's streams
   uint64_t opened_ids_ = 0;         // bit i: the client has opened stream newest_id_ - 2 * i
   bool has_settings_ = false;
   bool is_broken_ = false;  // nghttp2 has reported a fatal error

@@ -375,9 +375,10 @@ absl::Status InferRequestCodec::UnpackContents(std::span<const std::byte> conten
   const uint32_t wanted = kContentsFields[static_cast<size_t>(input.datatype)];
   if (wanted == 0) {
     const bool is_bytes = input.datatype == Datatype::kBytes;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "input '", Text(input.name), "': ", is_bytes ? "keys are INT64 or UINT64, not " : "send ",
-        Text(DatatypeName(input.datatype)), is_bytes ? "" : " in raw_input_contents"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("input '", Text(input.name),
+                     "': ", is_bytes ? "keys are integers of 32 or 64 bits, not " : "send ",
+                     Text(DatatypeName(input.datatype)), is_bytes ? "" : " in raw_input_contents"));
   }
   const WireType single = ElementWireType(input.datatype);
   WireReader reader(contents);

@@ -113,7 +113,7 @@ TEST_F(InferRequestCodecTest, WhatIsNotTheMessageIsRefused) {
   ExpectError(Input("t", "INT32", {1}, Field(5, Number(2, uint64_t{1} << 31))),
               StatusCode::kInvalidArgument, "no INT32");
   ExpectError(Input("t", "BYTES", {1}, Field(5, Field(8, "x"))), StatusCode::kInvalidArgument,
-              "input 't': keys are INT64 or UINT64, not BYTES");
+              "input 't': keys are integers of 32 or 64 bits, not BYTES");
   ExpectError(Input("t", "FP16", {1}, Field(5, Number(2, 1))), StatusCode::kInvalidArgument,
               "input 't': send FP16 in raw_input_contents");
   ExpectError(Input("f", "FP32", {1}, Field(5, Field(6, "123"))), StatusCode::kInvalidArgument,

@@ -29,6 +29,11 @@ std::string_view WithoutBrackets(std::string_view text) {
   return has_brackets ? text.substr(1, text.size() - 2) : text;
 }
 
+bool IsLoopback(const in6_addr& address) {
+  return IN6_IS_ADDR_LOOPBACK(&address) ||
+         (IN6_IS_ADDR_V4MAPPED(&address) && address.s6_addr[12] == IN_LOOPBACKNET);
+}
+
 bool IsRegisteredName(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const auto is_hex = [&](size_t at) {
@@ -59,6 +64,7 @@ bool ParseHost(std::string_view text, std::string_view* name) {
     return false;
   }
   if (name->ends_with('.')) name->remove_suffix(1);
+  if (end > 0 && name->empty()) return false;
   text.remove_prefix(end);
   uint16_t port = 0;
   if (text.size() <= 1) return text.empty() || text == ":";
@@ -72,14 +78,16 @@ bool IsLocalName(std::string_view name) {
   if (ParseAddress(AF_INET, name, &v4))
     return ntohl(v4.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
   in6_addr v6{};
-  if (ParseAddress(AF_INET6, WithoutBrackets(name), &v6)) return IN6_IS_ADDR_LOOPBACK(&v6) != 0;
-  return EqualIgnoringCase(name, "localhost");
+  if (ParseAddress(AF_INET6, WithoutBrackets(name), &v6)) return IsLoopback(v6);
+  return EqualIgnoringCase(name, "localhost") ||
+         absl::EndsWithIgnoreCase({name.data(), name.size()}, ".localhost");
 }
 
 // The system also takes short forms of an address, as 127.1.
 bool IsLoopback(std::string_view address) {
   const std::string_view host = address.substr(0, address.rfind(':'));
-  return IsLocalName(host) || host.starts_with("127.");
+  return IsLocalName(host) || (host.starts_with("127.") &&
+                               host.find_first_not_of("0123456789.") == std::string_view::npos);
 }
 
 }  // namespace hps::server

@@ -19,10 +19,11 @@ bool EqualIgnoringCase(std::string_view a, std::string_view b);
 // so. False: this is no host.
 bool ParseHost(std::string_view text, std::string_view* name);
 
-// Whether a name that ParseHost has read is localhost, of 127.0.0.0/8, or [::1].
+// Whether a name that ParseHost has read is localhost, ends with .localhost (RFC 6761), or is an
+// address of 127.0.0.0/8 or [::1].
 bool IsLocalName(std::string_view name);
 
-// Whether a listener's address (host:port) is for this machine alone.
+// Whether the text of a listener's address (host:port) shows that it is for this machine alone.
 bool IsLoopback(std::string_view address);
 
 }  // namespace hps::server

@@ -73,23 +73,25 @@ TEST(HostTest, RefusesWhatIsNoHost) {
 
 // Catches: a name that a stranger's web page could have, and that begins as a local address does.
 TEST(HostTest, KnowsTheNamesOfThisMachine) {
-  for (const char* name :
-       {"localhost", "LOCALHOST", "127.0.0.1", "127.255.255.254", "[::1]", "[0:0:0:0:0:0:0:1]"}) {
+  for (const char* name : {"localhost", "LOCALHOST", "127.0.0.1", "127.255.255.254", "[::1]",
+                           "[0:0:0:0:0:0:0:1]", "[::ffff:127.0.0.1]", "a.localhost"}) {
     EXPECT_TRUE(IsLocalName(name)) << name;
   }
-  for (const char* name : {"", "localhost.evil.example", "evil.localhost.example",
-                           "127.evil.example", "127.0.0.1.evil", "128.0.0.1", "0.0.0.0", "10.0.0.1",
-                           "[::]", "[::2]", "localhos", "1.0.0.127"}) {
+  for (const char* name :
+       {"", "localhost.evil.example", "evil.localhost.example", "127.evil.example",
+        "127.0.0.1.evil", "128.0.0.1", "0.0.0.0", "10.0.0.1", "[::]", "[::2]", "[::ffff:10.0.0.1]",
+        "localhos", "xlocalhost", "1.0.0.127"}) {
     EXPECT_FALSE(IsLocalName(name)) << name;
   }
 }
 
 TEST(HostTest, KnowsAddressesThatAreForThisMachineAlone) {
-  for (const char* address :
-       {"127.0.0.1:80", "127.1.2.3:80", "127.1:80", "localhost:80", "LOCALHOST:80", "[::1]:80"}) {
+  for (const char* address : {"127.0.0.1:80", "127.1.2.3:80", "127.1:80", "localhost:80",
+                              "LOCALHOST:80", "[::1]:80", "[::ffff:127.0.0.1]:80"}) {
     EXPECT_TRUE(IsLoopback(address)) << address;
   }
-  for (const char* address : {"0.0.0.0:80", "10.0.0.1:80", "[::]:80", "example.org:80", ":80"})
+  for (const char* address :
+       {"0.0.0.0:80", "10.0.0.1:80", "[::]:80", "example.org:80", "127.evil.example:80", ":80"})
     EXPECT_FALSE(IsLoopback(address)) << address;
 }
 

@@ -10,6 +10,7 @@
 #include "base/json_writer.h"
 #include "base/logging.h"
 #include "base/macros.h"
+#include "base/public_message.h"
 #include "server/http/head_check.h"
 #include "server/http/http_server.h"
 
@@ -185,6 +186,7 @@ void HttpConnection::BeginRequest(TimePoint now) {
   reader_.BeginRequest();
   early_error_.reset();
   route_ = Route();
+  is_dashboard_file_ = false;
   arrival_ = now;
   socket_wait_ = Duration::zero();
   ForgetArrival();
@@ -271,6 +273,7 @@ void HttpConnection::OnHead() {
   route_ = FindRoute(head.path);
   const bool metrics_only = server_.role() == HttpRole::kMetricsOnly;
   if (metrics_only && !route_.is_probe() && route_.path != "/metrics") route_ = Route();
+  is_dashboard_file_ = route_.is_dashboard_file();
   early_error_ = CheckHead(server_, head, route_);
   const bool complete = reader_.has_whole_body();
   if (!complete) SetDeadline(Now() + server_.parts().config->body_timeout);
@@ -425,8 +428,8 @@ void HttpConnection::SendError(const absl::Status& status, std::optional<BadRequ
 
 // An inference that the server did not take or did not answer.
 void HttpConnection::SendRefusal(const absl::Status& status) {
-  const bool is_load = status.code() == absl::StatusCode::kResourceExhausted ||
-                       status.code() == absl::StatusCode::kDeadlineExceeded;
+  const bool is_load = (absl::IsResourceExhausted(status) && !IsDiskFull(status)) ||
+                       absl::IsDeadlineExceeded(status);
   if (is_load) server_.NoteRefused();
   SendError(status);
 }
@@ -490,11 +493,11 @@ void HttpConnection::SendApi(absl::StatusOr<ApiAnswer> answer) {
 
 void HttpConnection::Send(int code, std::string_view content_type, std::string_view extra_fields) {
   if (after_ == After::kNextRequest && server_.draining()) after_ = After::kClose;
-  ReleaseRequest();
+  ReleaseRequest();  // then the views of head and route are no longer valid
   const RequestHead& head = reader_.head();
   writer_.Begin({.code = code,
                  .content_type = content_type,
-                 .policy_fields = route_.is_dashboard_file() ? kDashboardFields : kDataFields,
+                 .policy_fields = is_dashboard_file_ ? kDashboardFields : kDataFields,
                  .extra_fields = extra_fields,
                  .accepted_coding = head.accepted_coding,
                  .refuses_identity = head.refuses_identity,

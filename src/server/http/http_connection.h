@@ -125,6 +125,7 @@ class HttpConnection final : public ServedConnection {
   TimePoint arrival_{};       // of the request
   Duration socket_wait_{};    // from its arrival until it was read
   Route route_;
+  bool is_dashboard_file_ = false;        // route_ is one
   std::optional<HttpError> early_error_;  // the head alone shows that the request is refused
 };
 

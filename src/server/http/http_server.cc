@@ -39,7 +39,7 @@ absl::StatusOr<std::unique_ptr<ProtocolServer>> StartHttpServer(const ProtocolPa
   return std::unique_ptr<ProtocolServer>(std::move(server));
 }
 
-HttpServer::HttpServer(const ProtocolParts& parts, bool is_on_loopback, HttpRole role)
+HttpServer::HttpServer(const ProtocolParts& parts, HttpRole role)
     : ConnectionServer(
           parts,
           {.name = "hps-http",
@@ -47,8 +47,7 @@ HttpServer::HttpServer(const ProtocolParts& parts, bool is_on_loopback, HttpRole
            .tick_period = TickPeriodFor(ShortestTimeout(*parts.config)),
            .is_counted = role == HttpRole::kEverything,
            .leaves_unread = role == HttpRole::kEverything}),
-      role_(role),
-      is_on_loopback_(is_on_loopback) {}
+      role_(role) {}
 
 HttpServer::~HttpServer() {
   Stop();
@@ -65,7 +64,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const ProtocolPart
     return absl::InvalidArgumentError(
         absl::StrCat("[server.security] hosts: '", host, "' is no host name"));
   }
-  std::unique_ptr<HttpServer> server(new HttpServer(parts, IsLoopback(address), role));
+  std::unique_ptr<HttpServer> server(new HttpServer(parts, role));
   if (role == HttpRole::kEverything) {
     const size_t threads = std::max<size_t>(ProtocolThreads(*parts.config) / kThreadsPerEncoder, 1);
     HPS_ASSIGN_OR_RETURN(server->encoders_,
@@ -84,7 +83,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const ProtocolPart
 
 // A browser always names a host, so a request that names none was not made by a web page.
 bool HttpServer::AnswersTo(std::string_view host) const {
-  if (!is_on_loopback_ || host.empty() || IsLocalName(host)) return true;
+  if (!is_on_loopback() || host.empty() || IsLocalName(host)) return true;
   for (const std::string& listed : parts().config->hosts) {
     std::string_view name;
     if (ParseHost(listed, &name) && EqualIgnoringCase(name, host)) return true;

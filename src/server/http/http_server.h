@@ -39,13 +39,12 @@ class HttpServer final : public ConnectionServer {
   absl::Status PostUpdate(Task* task);
 
  private:
-  HttpServer(const ProtocolParts& parts, bool is_on_loopback, HttpRole role);
+  HttpServer(const ProtocolParts& parts, HttpRole role);
 
   std::unique_ptr<ServedConnection> NewConnection() override;
   void OnRefusedConnection(int fd) override;
 
   const HttpRole role_;
-  const bool is_on_loopback_;
   Mutex encoders_mutex_;                  // held in Post
   std::unique_ptr<WorkerPool> encoders_;  // null: for metrics only
   std::unique_ptr<WorkerPool> updaters_;  // null: [server.security] updates is off

@@ -27,6 +27,7 @@ namespace hps::server {
 class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
  public:
   const std::string& address() const override { return listener_->address(); }
+  bool is_on_loopback() const { return listener_->is_on_loopback(); }
   absl::Status Drain(Deadline deadline) override;
   absl::Status Reopen() override;
 

@@ -32,6 +32,18 @@ bool IsPort(const std::string& text) {
   return result.ec == std::errc() && result.ptr == text.data() + text.size();
 }
 
+bool IsLoopback(const sockaddr_storage& address) {
+  const void* const any = &address;
+  if (address.ss_family == AF_INET) {
+    const auto& v4 = static_cast<const sockaddr_in*>(any)->sin_addr;
+    return ntohl(v4.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
+  }
+  if (address.ss_family != AF_INET6) return false;
+  const in6_addr& v6 = static_cast<const sockaddr_in6*>(any)->sin6_addr;
+  return IN6_IS_ADDR_LOOPBACK(&v6) ||
+         (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == IN_LOOPBACKNET);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Open(const std::string& address) {
@@ -56,6 +68,7 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Open(const std::string& addr
                   NI_NUMERICSERV) != 0) {
     return absl::UnavailableError(absl::StrCat("server: ", address, ": ", std::strerror(errno)));
   }
+  listener->is_on_loopback_ = IsLoopback(taken);
   listener->address_ = absl::StrCat(address.substr(0, colon), ":", taken_port.data());
   return listener;
 }

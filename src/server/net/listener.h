@@ -25,6 +25,8 @@ class Listener {
   ~Listener();
 
   const std::string& address() const { return address_; }  // with the port really taken
+  // Whether only programs of this machine reach it.
+  bool is_on_loopback() const { return is_on_loopback_; }
   int fd() const { return fd_; }
 
   // A socket, kNone or kNoRoom.
@@ -38,6 +40,7 @@ class Listener {
 
   int fd_ = -1;
   std::string address_;
+  bool is_on_loopback_ = false;
 };
 
 }  // namespace hps::server

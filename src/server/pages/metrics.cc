@@ -165,6 +165,8 @@ void AddTiers(const Snapshot& snapshot, MetricList& list) {
   list.Gauge("hps_store_writable",
              "0 while an error of the disk keeps the store from being written.")
       .Add(l3.writable || l3.read_only);
+  list.Gauge("hps_store_read_only", "1 where the file system of the store is mounted read-only.")
+      .Add(l3.read_only);
   list.Counter("hps_store_background_errors_total", "Errors of the disk while files were written.")
       .Add(l3.background_errors);
   MetricFamilyBuilder merges = list.Counter(

@@ -176,6 +176,7 @@ TEST(MetricsTest, AStoreThatCanNotBeWrittenIsATierThatIsDown) {
   const auto samples = Samples(MetricsText(snapshot));
   EXPECT_EQ(samples.at(R"(hps_tier_up{tier="l3"})"), 1);
   EXPECT_EQ(samples.at("hps_store_writable"), 1);
+  EXPECT_EQ(samples.at("hps_store_read_only"), 1);
   EXPECT_EQ(samples.at("hps_store_free_bytes_min"), 0);
 }
 

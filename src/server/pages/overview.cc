@@ -170,7 +170,7 @@ Json LevelsJson(const Snapshot& snapshot) {
                     {"damaged_reads", l3.damaged_reads},
                     {"background_errors", l3.background_errors},
                     {"free_bytes", l3.free_bytes},
-                    {"free_bytes_min", snapshot.config->store.free_bytes_min}});
+                    {"free_bytes_min", l3.read_only ? 0 : snapshot.config->store.free_bytes_min}});
   return levels;
 }
 
