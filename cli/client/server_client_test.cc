@@ -26,8 +26,10 @@ TEST(ServerClientTest, RefusesASecretThatAllMayRead) {
   const std::string file = directory.Write("secret", "secret\n");
   ASSERT_EQ(chmod(file.c_str(), 0644), 0);
   EXPECT_EQ(ServerClient::Open({.url = "http://h:1", .token_file = file}).status(),
-            absl::FailedPreconditionError("--token-file: every user of this machine may read '" +
-                                          file + "' (mode 0644); run `chmod o-r` on it"));
+            absl::FailedPreconditionError(
+                "--token-file: the mode of '" + file +
+                "', 0644, lets every user read it; run `chmod o-r` on it, or mount it with the "
+                "mode 0440"));
   EXPECT_EQ(ServerClient::Open({.url = "https://h:1", .tls_key = file}).status().code(),
             absl::StatusCode::kFailedPrecondition);
   ASSERT_EQ(chmod(file.c_str(), 0600), 0);
