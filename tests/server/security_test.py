@@ -272,7 +272,8 @@ class TlsTest(support.ServerTestCase):
         self.await_tls(server, self.certificate)
         self.key.chmod(0o604)
         server.process.send_signal(signal.SIGHUP)
-        self.await_log(f"[server.security] tls_key: the mode of '{self.key}', 0604, lets every user")
+        self.await_log(f"[server.security] tls_key: the mode of '{self.key}', 0604, "
+                       "lets every user read it")
         self.await_tls(server, self.certificate)
 
     def ask(self, server, trusted, own: tuple | None = None) -> int:
