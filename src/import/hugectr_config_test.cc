@@ -52,11 +52,12 @@ void ExpectError(const std::string& json, const std::string& part) {
 TEST(HugeCtrConfigTest, ASettingWithAnEquivalentIsConverted) {
   const auto converted = ConvertHugeCtrConfig(kDlrm);
   ASSERT_TRUE(converted.ok()) << converted.status();
+  const char* const command =
+      "#     hps import --store store --model dlrm --table-from "
+      "'user=/models/it'\\''s/user.model' --table-from 'item=/models/item.model' --dim 16,32 "
+      "--default 0.5,1\n";
   for (const char* part :
-       {"#     hps import --store store --model dlrm --table-from "
-        "'user=/models/it'\\''s/user.model' --table-from 'item=/models/item.model' --dim 16,32 "
-        "--default 0.5,1\n",
-        "\n[store]\npath = \"store\"\n",
+       {command, "\n[store]\npath = \"store\"\n",
         "\n[l2]\neviction = \"least_used\"\nevict_to = 0.95\npreload = 1.0\n",
         "\n[l1]\ndevices = [0, 3]  # [] on a machine without GPUs\npreload = 1.0\n",
         "\n[lookup]\nhit_rate_threshold = 1.0\n",
