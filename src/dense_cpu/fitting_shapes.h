@@ -1,7 +1,7 @@
 // Which shapes of a network's inputs fit: the network takes them, and no tensor inside it becomes
 // too large.
 //
-// To measure shapes takes milliseconds, so what was measured is kept. A free dimension is the
+// Measuring shapes takes milliseconds, so the results are kept. The free dimensions are the
 // batch: shapes fit where those of a larger batch do, so batches are measured as powers of two, and
 // exactly only where these do not fit. A network may take three keys for each sample and not two,
 // so every other dimension is measured as it is.

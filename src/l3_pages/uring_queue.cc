@@ -93,7 +93,8 @@ UringQueue::~UringQueue() {
 
 void UringQueue::Begin(const PageRead& read) {
   HPS_CHECK(in_flight() < kPageSlotsMax);
-  // A ring that holds reads which the system did not take is made anew when no other is in flight.
+  // The ring may still hold reads that the system did not take. When no other read is in flight, a
+  // new ring takes its place.
   if (refused_ && !reads_refused && in_flight() == 0) {
     if (started_) io_uring_queue_exit(&ring_);
     started_ = false;

@@ -1,4 +1,5 @@
-// Who can reach the server, and with what: what an administrator is to know, and what is refused.
+// Who can reach the server, and over how many connections: the warnings and errors for the
+// administrator.
 #pragma once
 
 #include <cstdint>

@@ -11,6 +11,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "server/net/listener.h"
 
 namespace hps::server {
 namespace {
@@ -27,11 +28,6 @@ bool ParseAddress(int family, std::string_view text, Address* address) {
 std::string_view WithoutBrackets(std::string_view text) {
   const bool has_brackets = text.size() > 2 && text.front() == '[' && text.back() == ']';
   return has_brackets ? text.substr(1, text.size() - 2) : text;
-}
-
-bool IsLoopback(const in6_addr& address) {
-  return IN6_IS_ADDR_LOOPBACK(&address) ||
-         (IN6_IS_ADDR_V4MAPPED(&address) && address.s6_addr[12] == IN_LOOPBACKNET);
 }
 
 bool IsRegisteredName(std::string_view text) {
@@ -75,8 +71,7 @@ bool ParseHost(std::string_view text, std::string_view* name) {
 
 bool IsLocalName(std::string_view name) {
   in_addr v4{};
-  if (ParseAddress(AF_INET, name, &v4))
-    return ntohl(v4.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
+  if (ParseAddress(AF_INET, name, &v4)) return IsLoopback(v4);
   in6_addr v6{};
   if (ParseAddress(AF_INET6, WithoutBrackets(name), &v6)) return IsLoopback(v6);
   return EqualIgnoringCase(name, "localhost") ||

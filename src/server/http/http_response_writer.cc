@@ -24,7 +24,7 @@ absl::string_view AbslView(std::string_view text) { return {text.data(), text.si
 
 std::string_view CodingName(Coding coding) { return coding == Coding::kGzip ? "gzip" : "deflate"; }
 
-// The time in HTTP's form (RFC 9110 5.6.7). Each thread writes it anew once a second.
+// The time in HTTP's form (RFC 9110 5.6.7). Each thread formats it once a second.
 absl::string_view Date() {
   thread_local time_t written_at = 0;
   thread_local std::array<char, sizeof("Sun, 06 Nov 1994 08:49:37 GMT")> text;

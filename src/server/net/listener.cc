@@ -34,17 +34,22 @@ bool IsPort(const std::string& text) {
 
 bool IsLoopback(const sockaddr_storage& address) {
   const void* const any = &address;
-  if (address.ss_family == AF_INET) {
-    const auto& v4 = static_cast<const sockaddr_in*>(any)->sin_addr;
-    return ntohl(v4.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
-  }
-  if (address.ss_family != AF_INET6) return false;
-  const in6_addr& v6 = static_cast<const sockaddr_in6*>(any)->sin6_addr;
-  return IN6_IS_ADDR_LOOPBACK(&v6) ||
-         (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == IN_LOOPBACKNET);
+  if (address.ss_family == AF_INET)
+    return server::IsLoopback(static_cast<const sockaddr_in*>(any)->sin_addr);
+  return address.ss_family == AF_INET6 &&
+         server::IsLoopback(static_cast<const sockaddr_in6*>(any)->sin6_addr);
 }
 
 }  // namespace
+
+bool IsLoopback(const in_addr& address) {
+  return ntohl(address.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
+}
+
+bool IsLoopback(const in6_addr& address) {
+  return IN6_IS_ADDR_LOOPBACK(&address) ||
+         (IN6_IS_ADDR_V4MAPPED(&address) && address.s6_addr[12] == IN_LOOPBACKNET);
+}
 
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Open(const std::string& address) {
   const size_t colon = address.rfind(':');

@@ -3,6 +3,8 @@
 // Not thread-safe but Accept, which is.
 #pragma once
 
+#include <netinet/in.h>
+
 #include <memory>
 #include <string>
 
@@ -10,6 +12,10 @@
 #include "absl/status/statusor.h"
 
 namespace hps::server {
+
+// Whether an address is of this machine alone: 127.0.0.0/8, also mapped into IPv6, or ::1.
+bool IsLoopback(const in_addr& address);
+bool IsLoopback(const in6_addr& address);
 
 class Listener {
  public:
