@@ -44,6 +44,13 @@ class StreamReaderTest : public ::testing::Test {
   testing::AssertionResult AwaitRow(Key key, float value) {
     return AwaitCondition([&] { return world_.InL3(key) == value; });
   }
+  // Level 3 shows a change before the change has ended, and until then no level takes its keys.
+  testing::AssertionResult AwaitPromotion(Key key, float value) {
+    return AwaitCondition([&] {
+      world_.Promote({key});
+      return world_.InL2(key) == value && world_.InL1(key) == value;
+    });
+  }
 
   TestDirectory directory_;
   World world_;
@@ -62,7 +69,8 @@ TEST_F(StreamReaderTest, AppliesTheStreamToAllLevels) {
   reader_->AwaitReady();
   ASSERT_TRUE(AwaitRow(1, 10));
   ASSERT_TRUE(AwaitRow(2, 20));
-  world_.Promote({1, 2});
+  ASSERT_TRUE(AwaitPromotion(1, 10));
+  ASSERT_TRUE(AwaitPromotion(2, 20));
   Append(1, 11);
   ASSERT_TRUE(AwaitRow(1, 11));
   ASSERT_TRUE(AwaitCondition([&] { return world_.InL2(1) == 11 && world_.InL1(1) == 11; }));
