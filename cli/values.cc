@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "hps/table_spec.h"
+#include "types/key_text.h"
 
 namespace hps::cli {
 namespace {
@@ -23,19 +25,6 @@ std::errc Read(const std::string& text, Number& number) {
   const auto result = std::from_chars(text.data(), last, number);
   if (result.ec == std::errc() && result.ptr != last) return std::errc::invalid_argument;
   return result.ec;
-}
-
-absl::StatusOr<Key> ParseKey(const std::string& text) {
-  Key key = 0;
-  std::errc error = Read(text, key);
-  if (error == std::errc::result_out_of_range) {
-    uint64_t bits = 0;
-    error = Read(text, bits);
-    key = static_cast<Key>(bits);
-  }
-  if (error == std::errc()) return key;
-  return absl::InvalidArgumentError(Quoted(text) +
-                                    " is not a key: a whole number from -2^63 to 2^64 - 1");
 }
 
 }  // namespace
@@ -65,7 +54,11 @@ absl::StatusOr<int> ParseDevice(const std::string& text) {
 
 absl::StatusOr<std::vector<Key>> ParseKeys(const std::string& text) {
   if (text.empty()) return std::vector<Key>();
-  return ParseList(text, ParseKey);
+  return ParseList(text, [](const std::string& part) -> absl::StatusOr<Key> {
+    if (const std::optional<Key> key = ParseKey(part)) return *key;
+    return absl::InvalidArgumentError(Quoted(part) +
+                                      " is not a key: a whole number from -2^63 to 2^64 - 1");
+  });
 }
 
 absl::StatusOr<TableSource> ParseTableSource(const std::string& text) {

@@ -10,7 +10,7 @@ namespace hps::hugectr {
 // A setting without an equivalent, whose loss has an effect.
 struct Loss {
   const char* name;
-  const char* text;                // what is different, and what to do
+  const char* text;                // how hps differs, and what the user can do
   const char* harmless = "false";  // with this value, or with 0 or "", nothing is lost
 };
 

@@ -79,12 +79,18 @@ class BatchExecutorTest : public ::testing::Test {
     }
   }
 
+  void LookUp(const std::vector<ExecutionPlan*>& plans, Deadline deadline = kNoDeadline) {
+    const absl::Status looked_up = executor_.LookUp(*version_, plans, {.deadline = deadline});
+    ASSERT_TRUE(looked_up.ok()) << looked_up;
+  }
+
   static constexpr size_t kKeysMax = 16;
 
   TestDirectory directory_;
   Config config_;
   std::unique_ptr<Store> store_;
   ModelVersionRef version_;
+  BatchExecutor executor_{{.slot = 0, .keys_max = kKeysMax, .clock = &RealClock()}};
 };
 
 TEST_F(BatchExecutorTest, LooksUpRequestsOfAllConventionsTogether) {
@@ -105,10 +111,7 @@ TEST_F(BatchExecutorTest, LooksUpRequestsOfAllConventionsTogether) {
   Plan(by_table);
   Plan(joint);
 
-  BatchExecutor executor({.slot = 0, .keys_max = kKeysMax, .clock = &RealClock()});
-  const std::vector<ExecutionPlan*> plans = {&by_table.plan, &joint.plan};
-  const absl::Status looked_up = executor.LookUp(*version_, plans, {});
-  ASSERT_TRUE(looked_up.ok()) << looked_up;
+  ASSERT_NO_FATAL_FAILURE(LookUp({&by_table.plan, &joint.plan}));
   joint.plan.CopyJointOutputs();
 
   for (size_t i = 0; i < many.size(); ++i) {
@@ -122,8 +125,8 @@ TEST_F(BatchExecutorTest, LooksUpRequestsOfAllConventionsTogether) {
   EXPECT_EQ(std::memcmp(status, joint.outputs[2].data, 2), 0);
   EXPECT_EQ(KeyStatus{std::to_integer<uint8_t>(status[1])}, KeyStatus::kAbsent);
   EXPECT_NE(KeyStatus{std::to_integer<uint8_t>(status[0])}, KeyStatus::kAbsent);
-  EXPECT_EQ(executor.counts()[KeyStatus::kAbsent], 1U);
-  EXPECT_EQ(executor.counts()[KeyStatus::kHitL2] + executor.counts()[KeyStatus::kHitL3], 42U);
+  EXPECT_EQ(executor_.counts()[KeyStatus::kAbsent], 1U);
+  EXPECT_EQ(executor_.counts()[KeyStatus::kHitL2] + executor_.counts()[KeyStatus::kHitL3], 42U);
   EXPECT_EQ(by_table.plan.degraded_count, 0U);
   EXPECT_EQ(joint.plan.degraded_count, 0U);
 }
@@ -146,10 +149,7 @@ TEST_F(BatchExecutorTest, KeysOf32BitsAreWidened) {
   AddTensor(joint, "NUMKEYS", Datatype::kInt32, 2, std::as_bytes(std::span(counts)));
   Plan(by_table);
   Plan(joint);
-  BatchExecutor executor({.slot = 0, .keys_max = kKeysMax, .clock = &RealClock()});
-  const std::vector<ExecutionPlan*> plans = {&by_table.plan, &joint.plan};
-  const absl::Status looked_up = executor.LookUp(*version_, plans, {});
-  ASSERT_TRUE(looked_up.ok()) << looked_up;
+  ASSERT_NO_FATAL_FAILURE(LookUp({&by_table.plan, &joint.plan}));
   EXPECT_EQ(by_table.memory[0][0], Element(0, (Key{1} << 32) - 7, 0));
   EXPECT_EQ(joint.memory[0][0], Element(0, -7, 0));
   for (size_t i = 0; i < 20; ++i) {
@@ -168,10 +168,7 @@ TEST_F(BatchExecutorTest, CountsWhatHasNotComePerRequest) {
   AddTensor(second, "b", Datatype::kInt64, 2, std::as_bytes(std::span(others)));
   Plan(first);
   Plan(second);
-  BatchExecutor executor({.slot = 0, .keys_max = kKeysMax, .clock = &RealClock()});
-  const std::vector<ExecutionPlan*> plans = {&first.plan, &second.plan};
-  const absl::Status looked_up = executor.LookUp(*version_, plans, {.deadline = Deadline::min()});
-  ASSERT_TRUE(looked_up.ok()) << looked_up;
+  ASSERT_NO_FATAL_FAILURE(LookUp({&first.plan, &second.plan}, Deadline::min()));
   EXPECT_EQ(first.plan.degraded_count, 3U);
   EXPECT_EQ(second.plan.degraded_count, 2U);
   EXPECT_EQ(first.memory[0], (std::vector<float>{0, 0, 0, 0, 0, 0, -1}));
@@ -202,14 +199,13 @@ TEST_F(BatchExecutorTest, ShapesThatTheNetworkDoesNotTakeAreNamedByTheirInput) {
   bad.request.inputs[0].shape = {.dims = {3, 2}, .dim_count = 2};
   Plan(good);
   Plan(bad);
-  BatchExecutor executor({.slot = 0, .keys_max = kKeysMax, .clock = &RealClock()});
   const std::vector<ExecutionPlan*> both = {&good.plan, &bad.plan};
-  ASSERT_TRUE(executor.LookUp(*version_, both, {}).ok());
-  EXPECT_EQ(executor.Predict(*version_, both).code(), absl::StatusCode::kInvalidArgument);
-  const absl::Status refused = executor.Predict(*version_, {&both[1], 1});
+  ASSERT_NO_FATAL_FAILURE(LookUp(both));
+  EXPECT_EQ(executor_.Predict(*version_, both).code(), absl::StatusCode::kInvalidArgument);
+  const absl::Status refused = executor_.Predict(*version_, {&both[1], 1});
   EXPECT_EQ(refused, absl::InvalidArgumentError("the dense network does not take these shapes: "
                                                 "input 'a' with 2 keys for each sample"));
-  const absl::Status predicted = executor.Predict(*version_, {&both[0], 1});
+  const absl::Status predicted = executor_.Predict(*version_, {&both[0], 1});
   ASSERT_TRUE(predicted.ok()) << predicted;
   EXPECT_FLOAT_EQ(good.memory[0][0], 2 * (10 + 20 + 30) + 3);
   EXPECT_FLOAT_EQ(good.memory[0][1], 2 * (40 + 50 + 60) + 3);

@@ -81,7 +81,7 @@ class ReadOnlyFileSystemTest(support.ServerTestCase):
 
     def test_a_store_is_served_and_read(self) -> None:
         servers = []
-        for _ in range(2):  # it is nobody's alone
+        for _ in range(2):  # two servers at once: no lock is taken
             servers.append(self.serve_ready(program=self.program))
             status, answer = self.infer(servers[-1])
             self.assertEqual(status, 200, answer)

@@ -62,7 +62,7 @@ TEST_F(HttpServerTest, WritesWhatIsNoNumberAsNullOrAsAskedFor) {
   EXPECT_EQ(data(R"(,"parameters":{"nonfinite":"text"})"),
             R"("data":[1.5,"NaN","Infinity","-Infinity"]}]})");
   EXPECT_EQ(data(R"(,"parameters":{"nonfinite":"null"})"), "\"data\":[1.5,null,null,null]}]}");
-  EXPECT_EQ(data(""), "\"data\":[1.5,null,null,null]}]}") << "the next request asks anew";
+  EXPECT_EQ(data(""), "\"data\":[1.5,null,null,null]}]}") << "the parameter is of one request";
   EXPECT_EQ(data(R"(,"parameters":{"nonfinite":"bare"})"),
             R"({"error":"parameter 'nonfinite' is \"text\" or \"null\", not 'bare'"})");
   EXPECT_EQ(data(R"(,"parameters":{"nonfinite":true})"),

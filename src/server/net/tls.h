@@ -25,8 +25,8 @@ using TlsConnection = std::unique_ptr<ssl_st, FreeTls>;
 class TlsContext {
  public:
   // Reads certificate, key and, if configured, the CA whose clients are let in. TLS 1.2 and later.
-  // `protocol`: what is spoken over TLS. If a client names protocols (ALPN), this must be one of
-  // them. The string must live forever.
+  // `protocol`: ALPN's name of the protocol that the server speaks on these connections. A client
+  // that names protocols must name it. The string must live forever.
   // Errors: INVALID_ARGUMENT (what does not parse or does not fit together), NOT_FOUND (a file).
   static absl::StatusOr<std::unique_ptr<TlsContext>> Create(const ServerConfig& config,
                                                             const char* protocol = "http/1.1");

@@ -13,6 +13,7 @@
 #include "base/macros.h"
 #include "base/public_message.h"
 #include "base/text.h"
+#include "types/key_text.h"
 
 namespace hps::server {
 namespace {
@@ -44,18 +45,6 @@ absl::StatusOr<std::string> Decode(std::string_view text) {
   return decoded;
 }
 
-absl::StatusOr<Key> ParseKey(const std::string& text) {
-  const char* const end = text.data() + text.size();
-  Key key = 0;
-  const auto as_signed = std::from_chars(text.data(), end, key);
-  if (as_signed.ec == std::errc() && as_signed.ptr == end) return key;
-  uint64_t bits = 0;
-  const auto as_bits = std::from_chars(text.data(), end, bits);
-  if (as_bits.ec == std::errc() && as_bits.ptr == end) return static_cast<Key>(bits);
-  return absl::InvalidArgumentError(absl::StrCat(
-      "'key' is to be a decimal number from -2^63 to 2^64 - 1, found '", PrintableText(text), "'"));
-}
-
 }  // namespace
 
 absl::StatusOr<KeyQuestion> ParseKeyQuestion(std::string_view query) {
@@ -78,8 +67,10 @@ absl::StatusOr<KeyQuestion> ParseKeyQuestion(std::string_view query) {
     return absl::InvalidArgumentError("expected ?table=MODEL/TABLE&key=N");
   }
   HPS_RETURN_IF_ERROR(ValidateTableName(*table));
-  HPS_ASSIGN_OR_RETURN(const Key number, ParseKey(*key));
-  return KeyQuestion{.table = *std::move(table), .key = number};
+  const std::optional<Key> number = ParseKey(*key);
+  if (number.has_value()) return KeyQuestion{.table = *std::move(table), .key = *number};
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'key' is to be a decimal number from -2^63 to 2^64 - 1, found '", PrintableText(*key), "'"));
 }
 
 absl::StatusOr<std::string> AnswerKeyQuestion(Store& store, const KeyQuestion& question) {

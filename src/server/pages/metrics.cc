@@ -144,7 +144,7 @@ void AddTiers(const Snapshot& snapshot, MetricList& list) {
   const DurableStatistics& l3 = snapshot.store.l3;
   MetricFamilyBuilder up = list.Gauge(
       "hps_tier_up", "1 while the level works; a level that is not there has no sample.");
-  up.Add(l3.writable || l3.read_only, {{"tier", "l3"}});
+  up.Add(IsL3Up(snapshot), {{"tier", "l3"}});
   if (l2.configured) up.Add(IsL2Up(snapshot), {{"tier", "l2"}});
   if (l1.configured) up.Add(IsL1Up(snapshot), {{"tier", "l1"}});
   MetricFamilyBuilder devices = list.Gauge(
@@ -161,10 +161,10 @@ void AddTiers(const Snapshot& snapshot, MetricList& list) {
       .Add(l3.damaged_reads, {{"tier", "l3"}});
   list.Gauge("hps_store_free_bytes", "Free bytes of the store's disk.").Add(l3.free_bytes);
   list.Gauge("hps_store_free_bytes_min", "Free bytes below which writes are refused.")
-      .Add(l3.read_only ? 0 : snapshot.config->store.free_bytes_min);
+      .Add(FreeBytesMin(snapshot));
   list.Gauge("hps_store_writable",
              "0 while an error of the disk keeps the store from being written.")
-      .Add(l3.writable || l3.read_only);
+      .Add(IsL3Up(snapshot));
   list.Gauge("hps_store_read_only", "1 where the file system of the store is mounted read-only.")
       .Add(l3.read_only);
   list.Counter("hps_store_background_errors_total", "Errors of the disk while files were written.")

@@ -163,14 +163,14 @@ Json LevelsJson(const Snapshot& snapshot) {
   const DurableStatistics& l3 = snapshot.store.l3;
   levels.push_back({{"name", "l3"},
                     {"kind", "rocksdb"},
-                    {"up", l3.writable || l3.read_only},
+                    {"up", IsL3Up(snapshot)},
                     {"rows", rows},
                     {"bytes", bytes},
                     {"errors", snapshot.store.l3_errors},
                     {"damaged_reads", l3.damaged_reads},
                     {"background_errors", l3.background_errors},
                     {"free_bytes", l3.free_bytes},
-                    {"free_bytes_min", l3.read_only ? 0 : snapshot.config->store.free_bytes_min}});
+                    {"free_bytes_min", FreeBytesMin(snapshot)}});
   return levels;
 }
 

@@ -38,9 +38,8 @@ void AddModels(const Snapshot& snapshot, Problems& problems) {
 
 void AddDisk(const Snapshot& snapshot, Problems& problems) {
   const DurableStatistics& l3 = snapshot.store.l3;
-  const uint64_t min = snapshot.config->store.free_bytes_min;
-  if (l3.read_only) return;
-  if (!l3.writable) {
+  const uint64_t min = FreeBytesMin(snapshot);
+  if (!IsL3Up(snapshot)) {
     problems.push_back("level 3 cannot be written because of a disk error; its rows are read");
   }
   if (l3.free_bytes / kNearlyFullFactor >= min) return;

@@ -65,4 +65,12 @@ bool IsL2Up(const Snapshot& snapshot) {
                       [](const RemoteNodeStatistics& node) { return node.bypassed; });
 }
 
+bool IsL3Up(const Snapshot& snapshot) {
+  return snapshot.store.l3.writable || snapshot.store.l3.read_only;
+}
+
+uint64_t FreeBytesMin(const Snapshot& snapshot) {
+  return snapshot.store.l3.read_only ? 0 : snapshot.config->store.free_bytes_min;
+}
+
 }  // namespace hps::server

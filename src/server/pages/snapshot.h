@@ -37,5 +37,9 @@ LevelTotals TotalsOfL2(const Snapshot& snapshot);
 bool IsL1Up(const Snapshot& snapshot);
 // No table's level 2 and no server of Redis is bypassed because it failed.
 bool IsL2Up(const Snapshot& snapshot);
+// No error of the disk keeps level 3 from being written. One that is opened read-only is up.
+bool IsL3Up(const Snapshot& snapshot);
+// Free bytes of the store's disk below which writes are refused; 0 where nothing is written.
+uint64_t FreeBytesMin(const Snapshot& snapshot);
 
 }  // namespace hps::server
