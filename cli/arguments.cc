@@ -11,7 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "bench/scenario_list.h"
+#include "base/macros.h"
+#include "cli/command_parser.h"
 #include "cli/option_helpers.h"
 #include "cli/server_options.h"
 #include "cli/values.h"
@@ -249,38 +250,9 @@ CLI::App* AddGenerate(CLI::App& app, GenerateArguments& arguments) {
   return command;
 }
 
-CLI::App* AddBench(CLI::App& app, BenchArguments& arguments) {
-  CLI::App* command = app.add_subcommand("bench", "Measure a figure beside its bound, in one run");
-  std::string names;
-  for (const bench::NamedScenario& scenario : bench::Scenarios())
-    names += (names.empty() ? "" : " ") + std::string(scenario.name);
-  const auto check = [names](const std::string& name) {
-    return bench::FindScenario(name) != nullptr
-               ? ""
-               : "'" + name + "' is not a scenario of this build; there are: " + names;
-  };
-  AddChecked(
-      *command, "scenario", check,
-      [&arguments](const std::string& name) { arguments.scenario = name; }, names)
-      ->required()
-      ->type_name("SCENARIO");
-  AddPath(*command, "--out", arguments.out, "Also write the JSON to this file")
-      ->type_name("F.json");
-  AddPath(*command, "--directory", arguments.directory, "Scratch directory on the disk to measure")
-      ->type_name("DIR");
-  command->add_flag("--quick", arguments.quick,
-                    "Small sizes: shows that the scenario works; the figures have no meaning");
-  AddDevice(*command, arguments.device, "GPU to measure; -1 = none");
-  command->add_option("--scale", arguments.scale, "dlrm: rows of large tables, as a share")
-      ->check(CLI::Range(0.0001, 1.0))
-      ->capture_default_str();
-  command->add_flag("--full", arguments.full,
-                    "dlrm: every case, over 10 minutes; refresh: a cache of 10 GB; session "
-                    "with --device: 32 GB in level 2");
-  command->add_option("--only", arguments.only, "dlrm, ctr: cases with this in their name")
-      ->type_name("TEXT");
-  command->footer("Example:\n  hps bench l2\n  hps bench session --out session.json");
-  return command;
+// Only for the list of commands: hps-bench parses the words behind it.
+CLI::App* AddBench(CLI::App& app) {
+  return app.add_subcommand("bench", "Measure a figure beside its bound, in one run (hps-bench)");
 }
 
 CLI::App* AddServe(CLI::App& app, ServeArguments& arguments) {
@@ -337,7 +309,7 @@ class Parser {
     Add(AddDrop(app_, drop_), drop_);
     Add(AddSplitOnnx(app_, split_onnx_), split_onnx_);
     Add(AddGenerate(app_, generate_), generate_);
-    Add(AddBench(app_, bench_), bench_);
+    AddBench(app_);
     Add(AddPublish(app_, publish_), publish_);
     Add(AddServe(app_, serve_), serve_);
     Add(AddApply(app_, apply_), apply_);
@@ -357,7 +329,7 @@ class Parser {
     take_.emplace_back(command, [this, &arguments] { line_.command = arguments; });
   }
   absl::Status CheckTogether() const;
-  absl::Status CheckCommand(int argc, const char* const* argv) const;
+  absl::StatusOr<size_t> CommandPlace(const std::vector<std::string>& words) const;
 
   CLI::App app_{"hps: a hierarchical parameter server for recommendation inference", "hps"};
   bool json_ = false;
@@ -371,7 +343,6 @@ class Parser {
   DropArguments drop_;
   SplitOnnxArguments split_onnx_;
   GenerateArguments generate_;
-  BenchArguments bench_;
   PublishArguments publish_;
   ServeArguments serve_;
   ApplyArguments apply_;
@@ -382,78 +353,40 @@ class Parser {
   ConvertConfigArguments convert_config_;
 };
 
-// The arguments, the last one first, as CLI11 takes them. It would take the next option for the
-// value of "--option=": there that is an empty one.
-std::vector<std::string> ReversedArguments(int argc, const char* const* argv) {
-  std::vector<std::string> arguments;
-  for (int i = argc - 1; i > 0; --i) {
-    std::string argument = argv[i];
-    const bool is_empty = argument.starts_with("--") && argument.find('=') == argument.size() - 1;
-    if (is_empty) {
-      arguments.emplace_back();
-      argument.pop_back();
-    }
-    arguments.push_back(std::move(argument));
-  }
-  return arguments;
-}
-
-// The error for words that a command does not take: names the first, and the option that is
-// nearest.
-absl::Status NotTaken(const CLI::App& command, const CLI::ExtrasError& error) {
-  const std::vector<std::string> words = command.remaining();
-  if (words.empty()) return absl::InvalidArgumentError(command.get_name() + ": " + error.what());
-  const auto option = std::find_if(words.begin(), words.end(),
-                                   [](const std::string& word) { return word.starts_with("-"); });
-  const std::string word = option == words.end() ? words.front() : *option;
-  std::vector<std::string> names;
-  for (const CLI::Option* known : command.get_options()) names.push_back(known->get_name());
-  return absl::InvalidArgumentError(
-      absl::StrCat(command.get_name(), ": '", word, "' is not ",
-                   option == words.end() ? "expected" : "an option of this command",
-                   NearestNameHint(word, names)));
-}
-
 absl::StatusOr<CommandLine> Parser::Parse(int argc, const char* const* argv) {
+  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   // First: help is help, whatever else stands there.
-  if (absl::Status status = CheckCommand(argc, argv); !status.ok()) return status;
-  try {
-    app_.parse(ReversedArguments(argc, argv));
-  } catch (const CLI::CallForVersion& version) {
-    line_.text = std::string(version.what()) + "\n";
+  HPS_ASSIGN_OR_RETURN(const size_t command, CommandPlace(words));
+  if (command < words.size() && words[command] == "bench") {
+    BenchArguments bench = {.words = words};
+    bench.words.erase(bench.words.begin() + static_cast<ptrdiff_t>(command));
+    line_.json = std::find(words.begin(), words.end(), "--json") != words.end();
+    line_.command = std::move(bench);
     return line_;
-  } catch (const CLI::CallForHelp&) {
-    const auto chosen = app_.get_subcommands();
-    line_.text = (chosen.empty() ? app_.help() : chosen.front()->help("hps")) + "\n";
-    return line_;
-  } catch (const CLI::ExtrasError& error) {
-    const auto chosen = app_.get_subcommands();
-    return NotTaken(chosen.empty() ? app_ : *chosen.front(), error);
-  } catch (const CLI::ParseError& error) {
-    const auto chosen = app_.get_subcommands();
-    const std::string where = chosen.empty() ? "" : chosen.front()->get_name() + ": ";
-    return absl::InvalidArgumentError(where + error.what());
   }
+  HPS_ASSIGN_OR_RETURN(line_.text, ParseWords(app_, words));
+  if (!line_.text.empty()) return line_;
   line_.json = json_;
-  for (const auto& [command, take] : take_) {
-    if (command->parsed()) take();
+  for (const auto& [chosen, take] : take_) {
+    if (chosen->parsed()) take();
   }
   if (const absl::Status status = CheckTogether(); !status.ok()) return status;
   return line_;
 }
 
-// The error for a command line without a known command: names what stands in its place. What says
-// something of hps itself stands for one.
-absl::Status Parser::CheckCommand(int argc, const char* const* argv) const {
+// Where the command is among the words; their number if help or the version of hps itself is asked
+// for. Errors: there is no known command; names what stands in its place.
+absl::StatusOr<size_t> Parser::CommandPlace(const std::vector<std::string>& words) const {
   const std::set<std::string> instead = {"--help", "-h", "--version"};
   std::vector<std::string> names;
-  for (const auto& [command, take] : take_) names.push_back(command->get_name());
+  for (const CLI::App* command : app_.get_subcommands(nullptr))
+    names.push_back(command->get_name());
   std::string message = "a command is required";
   std::string nearest;
   bool is_asked = false;
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (std::find(names.begin(), names.end(), word) != names.end()) return absl::OkStatus();
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (std::find(names.begin(), names.end(), word) != names.end()) return i;
     is_asked |= instead.contains(word);
     if (instead.contains(word) || word.substr(0, word.find('=')) == "--json") continue;
     const char* const what = word.starts_with("-") ? "an option of hps" : "a command";
@@ -462,7 +395,7 @@ absl::Status Parser::CheckCommand(int argc, const char* const* argv) const {
     is_asked = false;
     break;
   }
-  if (is_asked) return absl::OkStatus();
+  if (is_asked) return words.size();
   return absl::InvalidArgumentError(
       absl::StrCat(message, "; commands are: ", absl::StrJoin(names, " "), nearest));
 }

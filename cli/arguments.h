@@ -83,15 +83,9 @@ struct GenerateArguments {
   GenerateRequest Request() const;
 };
 
+// What hps-bench parses.
 struct BenchArguments {
-  std::string scenario;
-  std::string out;
-  std::string directory;
-  bool quick = false;
-  int device = -1;
-  double scale = 0.25;
-  bool full = false;
-  std::string only;
+  std::vector<std::string> words;  // of the command line, without the command
 };
 
 struct PublishArguments {

@@ -110,16 +110,24 @@ TEST(ArgumentsTest, TheOtherCommands) {
   ASSERT_TRUE(generate.ok()) << generate.status();
   EXPECT_EQ(std::get<GenerateArguments>(generate->command).tables, 26u);
   EXPECT_EQ(std::get<GenerateArguments>(generate->command).alpha, 1.1);
-  const auto bench = Parse({"--json", "bench", "l2", "--out", "f", "--quick"});
+}
+
+// hps-bench parses them, so that `hps` knows no scenario.
+TEST(ArgumentsTest, TheWordsOfBenchAreHandedOn) {
+  const auto bench = Parse({"--json", "bench", "nosuch", "--out=", "--help"});
   ASSERT_TRUE(bench.ok()) << bench.status();
   EXPECT_TRUE(bench->json);
-  EXPECT_EQ(std::get<BenchArguments>(bench->command).scenario, "l2");
-  EXPECT_EQ(std::get<BenchArguments>(bench->command).out, "f");
+  EXPECT_EQ(bench->text, "");
+  EXPECT_EQ(std::get<BenchArguments>(bench->command).words,
+            (std::vector<std::string>{"--json", "nosuch", "--out=", "--help"}));
+  EXPECT_TRUE(std::get<BenchArguments>(Parse({"bench"})->command).words.empty());
+  EXPECT_FALSE(Parse({"bench"})->json);
+  EXPECT_THAT(Parse({"--help"})->text, HasSubstr("bench  "));
 }
 
 TEST(ArgumentsTest, HelpAtEveryLevelHasAnExample) {
   for (const char* command :
-       {"import", "lookup", "inspect", "verify", "export", "drop", "generate", "bench"}) {
+       {"import", "lookup", "inspect", "verify", "export", "drop", "generate"}) {
     const auto line = Parse({command, "--help"});
     ASSERT_TRUE(line.ok()) << line.status();
     EXPECT_THAT(line->text, HasSubstr("Example:\n  hps " + std::string(command)));
@@ -179,7 +187,6 @@ TEST(ArgumentsTest, WrongUsageNamesCommandAndOption) {
   ExpectUsageError({"export", "--store", "s", "--table", "m/t", "--to", "d"}, "--format");
   ExpectUsageError({"drop", "--store", "s"}, "--table MODEL/TABLE or --model");
   ExpectUsageError({"generate", "--out", "o"}, "required");
-  ExpectUsageError({"bench"}, "scenario is required");
 }
 
 // Catches: names that only the library refuses, with exit status 1 in place of 2.
@@ -199,9 +206,6 @@ TEST(ArgumentsTest, NamesAreCheckedBeforeAnythingIsTouched) {
                    "--model: 'a/b': a model's name holds no '/'");
   ExpectUsageError({"import", "--store", "s", "--model", "a b", "--from", "p"},
                    "--model: 'a b' is no model's name: 1 to 120 characters a-z A-Z 0-9 _ -");
-  ExpectUsageError({"bench", "nosuch"},
-                   "'nosuch' is not a scenario of this build; there are: l1 l2 l3 import session "
-                   "dlrm dense serve");
 }
 
 // Catches: the next option taken for the value of "--option=".
@@ -223,7 +227,6 @@ TEST(ArgumentsTest, NothingBehindTheEqualSignIsAnEmptyValue) {
       {"import", "--table", "m/t", "--from", "p"},
       {"export", "--table", "m/t", "--to", "d", "--format", "npy"},
       {"generate", "--out", "o", "--tables", "1", "--rows", "5", "--dim", "4"},
-      {"bench", "l2"},
       {"top", "--server", "http://h:1"}};
   const std::vector<std::vector<const char*>> options = {
       {"--store=", "--out=", "--device=", "--keys-file="},
@@ -231,7 +234,6 @@ TEST(ArgumentsTest, NothingBehindTheEqualSignIsAnEmptyValue) {
        "--tensor=", "--stream-from=", "--import-id=", "--format=", "--dtype="},
       {"--store="},
       {"--alpha=", "--seed=", "--requests=", "--format="},
-      {"--out=", "--directory=", "--device="},
       {"--interval=", "--count=", "--token-file=", "--tls-ca="}};
   for (size_t i = 0; i < commands.size(); ++i) {
     for (const char* option : options[i]) {
@@ -287,8 +289,6 @@ TEST(ArgumentsTest, AnEmptyPathIsNone) {
   ExpectUsageError({"export", "--store", "s", "--table", "m/t", "--format", "npy", "--to", ""},
                    kError);
   ExpectUsageError({"generate", "--tables", "1", "--rows", "1", "--dim", "1", "--out", ""}, kError);
-  ExpectUsageError({"bench", "l2", "--out", ""}, kError);
-  ExpectUsageError({"bench", "l2", "--directory", ""}, kError);
 }
 
 // Catches: -5 rows taken for 2^64 - 5, and a dim of 010 for 8.

@@ -31,6 +31,7 @@ absl::Status RunSnapshot(const SnapshotArguments& arguments, Output& output);
 absl::Status RunParked(const ParkedArguments& arguments, const Config& config, Output& output);
 absl::Status RunTop(const TopArguments& arguments, Output& output);
 absl::Status RunConvertConfig(const ConvertConfigArguments& arguments, Output& output);
-absl::Status RunBench(const BenchArguments& arguments, Output& output);
+// Does not return if hps-bench could be started.
+absl::Status RunBench(const BenchArguments& arguments);
 
 }  // namespace hps::cli

@@ -6,9 +6,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "bench/report_file.h"
 #include "cli/commands.h"
 #include "cli/read_file.h"
+#include "import/formats/result_file.h"
 #include "import/hugectr_config.h"
 
 namespace hps::cli {
@@ -54,8 +54,7 @@ absl::Status RunConvertConfig(const ConvertConfigArguments& arguments, Output& o
                         absl::StrCat(arguments.file, ": ", converted.status().message()));
   }
   if (!arguments.out.empty()) {
-    if (absl::Status written = bench::WriteReportFile(arguments.out, converted->toml);
-        !written.ok())
+    if (absl::Status written = WriteResultFile(arguments.out, converted->toml); !written.ok())
       return written;
   }
   Print(arguments, *converted, output);

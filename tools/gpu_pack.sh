@@ -24,7 +24,7 @@ rm -rf "$dest"
 mkdir -p "$dest/bin" "$dest/tests" "$dest/lib"
 programs=("$@")
 if ((${#programs[@]} == 0)); then
-  programs=(bin/hps bin/hps_demo tests/hps_with_device_faults)
+  programs=(bin/hps bin/hps-bench bin/hps_demo tests/hps_with_device_faults)
   while read -r name; do programs+=("tests/$name"); done <"$build/gpu_tests.txt"
 fi
 for program in "${programs[@]}"; do

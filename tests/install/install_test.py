@@ -119,7 +119,8 @@ class PackageTest(Installation):
 
     def test_libraries_are_looked_for_in_the_installation_alone(self):
         programs = self.programs()
-        self.assertIn(self.prefix / "bin" / "hps", programs)
+        self.assertEqual([program for program in programs if program.parent.name == "bin"],
+                         [self.prefix / "bin" / "hps"])  # hps-bench is for the build tree
         self.assertIn((self.prefix / "lib" / "libhps.so").resolve(), programs)
         for program in programs:
             with self.subTest(program.relative_to(self.prefix)):

@@ -1,4 +1,4 @@
-#include "bench/report_file.h"
+#include "import/formats/result_file.h"
 
 #include <unistd.h>
 
@@ -12,7 +12,7 @@
 #include "import/formats/file.h"
 #include "import/formats/pending_file.h"
 
-namespace hps::bench {
+namespace hps {
 namespace {
 
 absl::Status Failed(const std::string& path) { return FileError(errno, "can't write", path); }
@@ -34,7 +34,7 @@ absl::Status WriteSpecial(const std::string& path, std::string_view text) {
 
 }  // namespace
 
-absl::Status CheckReportFile(const std::string& path) {
+absl::Status CheckResultFile(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) return FileError(EISDIR, "can't write", path);
   if (IsSpecial(path)) return access(path.c_str(), W_OK) == 0 ? absl::OkStatus() : Failed(path);
@@ -46,7 +46,7 @@ absl::Status CheckReportFile(const std::string& path) {
   return absl::OkStatus();
 }
 
-absl::Status WriteReportFile(const std::string& path, std::string_view text) {
+absl::Status WriteResultFile(const std::string& path, std::string_view text) {
   if (IsSpecial(path)) return WriteSpecial(path, text);
   HPS_ASSIGN_OR_RETURN(PendingFile file, PendingFile::CreateToReplace(path));
   HPS_RETURN_IF_ERROR(file.file().WriteAt(0, AsBytes(text)));
@@ -54,4 +54,4 @@ absl::Status WriteReportFile(const std::string& path, std::string_view text) {
   return file.Replace();
 }
 
-}  // namespace hps::bench
+}  // namespace hps
