@@ -205,8 +205,4 @@ LevelStatistics LayeredTable::Statistics() const {
   return statistics;
 }
 
-absl::StatusOr<size_t> LayeredTable::HottestKeys(std::span<Key> keys, Deadline deadline) const {
-  return near_->HottestKeys(keys, deadline);
-}
-
 }  // namespace hps

@@ -39,7 +39,6 @@ class LayeredTable final : public LossyTable {
   // Of the near part, whose rows are counted; `dropped` is the sum of both.
   LevelStatistics Statistics() const override;
   // Of the near part.
-  absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline deadline) const override;
   bool can_block() const override { return true; }
   bool has_near_part() const override { return true; }
 

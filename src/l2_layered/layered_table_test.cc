@@ -160,9 +160,6 @@ class Forgetful final : public LossyTable {
   }
   absl::Status Clear() override { return table_.Clear(); }
   LevelStatistics Statistics() const override { return table_.Statistics(); }
-  absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline deadline) const override {
-    return table_.HottestKeys(keys, deadline);
-  }
   bool can_block() const override { return false; }
   bool has_near_part() const override { return false; }
 

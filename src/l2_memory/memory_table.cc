@@ -353,55 +353,6 @@ uint64_t MemoryTable::BytesTouched(std::span<const uint64_t> touched_slots, bool
   return touched + layout_.heap_bytes;
 }
 
-// Two passes over all entries: the first counts the rows per rank, the second puts each key in its
-// place. Nothing is locked: a key that moves meanwhile may be missed, and a returned key may no
-// longer be held.
-absl::StatusOr<size_t> MemoryTable::HottestKeys(std::span<Key> keys, Deadline) const {
-  struct Bucket {
-    size_t begin = 0;
-    size_t end = 0;
-    size_t count = 0;
-  };
-  std::array<Bucket, UINT8_MAX + 1> buckets;
-  VisitRows([&](uint8_t rank, Key) { ++buckets[rank].count; });
-  size_t begin = 0;
-  for (Bucket& bucket : buckets) {
-    bucket.begin = begin;
-    bucket.end = std::min(begin + bucket.count, keys.size());
-    bucket.count = 0;
-    begin = bucket.end;
-  }
-  VisitRows([&](uint8_t rank, Key key) {
-    Bucket& bucket = buckets[rank];
-    if (bucket.begin + bucket.count < bucket.end) keys[bucket.begin + bucket.count++] = key;
-  });
-  size_t count = 0;
-  for (const Bucket& bucket : buckets) {
-    const auto named = keys.subspan(bucket.begin, bucket.count);
-    std::copy(named.begin(), named.end(), keys.begin() + static_cast<ptrdiff_t>(count));
-    count += bucket.count;
-  }
-  return count;
-}
-
-template <typename Visit>
-void MemoryTable::VisitRows(Visit visit) const {
-  for (size_t i = 0; i < layout_.partition_count; ++i) {
-    const PartitionView& view = views_[i];
-    const uint8_t tick = view.tick->load(std::memory_order_relaxed);
-    for (uint32_t number = 0; number < view.line_count; ++number) {
-      const IndexLine& line = view.lines[number];
-      for (size_t e = 0; e < IndexLine::kEntries; ++e) {
-        const SlotNumber slot = line.slots[e].load(std::memory_order_relaxed);
-        if (slot == kNoSlot || slot == kAbsentSlot) continue;
-        visit(EvictionRank(layout_.shape.eviction, line.stamps[e].load(std::memory_order_relaxed),
-                           tick),
-              line.keys[e].load(std::memory_order_relaxed));
-      }
-    }
-  }
-}
-
 Partition::HashedKey MemoryTable::Hashed(Key key) const { return {key, HashKey(key, kL2HashSeed)}; }
 
 Partition& MemoryTable::PartitionOf(Partition::HashedKey key) const {

@@ -51,7 +51,6 @@ class MemoryTable final : public LossyTable, public DirectReadable {
                                Deadline deadline) override;
   absl::Status Clear() override;
   LevelStatistics Statistics() const override;
-  absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline deadline) const override;
   bool can_block() const override { return false; }
   bool has_near_part() const override { return false; }
 
@@ -65,10 +64,6 @@ class MemoryTable final : public LossyTable, public DirectReadable {
               std::unique_ptr<PageBlock> block);
   DirectRows MakeDirectRows() const;
   void PinOnceHalfFull(uint64_t inserted);
-
-  // Calls visit(rank, key) for every held row; rows with a higher rank are evicted first.
-  template <typename Visit>
-  void VisitRows(Visit visit) const;
   Partition::HashedKey Hashed(Key key) const;
   Partition& PartitionOf(Partition::HashedKey key) const;
   // Prefetches the index lines of the keys.

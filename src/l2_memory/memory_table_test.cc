@@ -438,24 +438,6 @@ TEST(MemoryTableDeathTest, ABatchWhoseSizesDisagreeIsABug) {
       "row_bytes");
 }
 
-// Used keys are evicted last, so they are named first.
-TEST(MemoryTableTest, NamesTheHottestKeysFirst) {
-  constexpr size_t kRows = 20'000;
-  for (const EvictionPolicy eviction : {EvictionPolicy::kOldest, EvictionPolicy::kLeastUsed}) {
-    const MemoryTierOptions options = {.eviction = eviction, .huge_pages = false};
-    const auto table = Open(options, 64, MemoryTierBytesFor(kRows, 64, options));
-    Insert(*table, Range(0, kRows), 64);
-    const std::vector<Key> used = Range(3000, 1000);
-    for (int i = 0; i < 10; ++i) EXPECT_EQ(HeldOf(*table, used, 64), used.size());
-    // The keys that were inserted last are as young as those that were used last.
-    std::vector<Key> named(eviction == EvictionPolicy::kOldest ? 6000 : 1000);
-    ASSERT_EQ(*table->HottestKeys(named, kNoDeadline), named.size());
-    const auto used_count = std::count_if(named.begin(), named.end(),
-                                          [](Key key) { return key >= 3000 && key < 4000; });
-    EXPECT_GT(used_count, 950) << static_cast<int>(eviction);
-  }
-}
-
 // Pins at once, or refuses, or says that a device hangs.
 class TestPinner final : public HostMemoryPinner {
  public:

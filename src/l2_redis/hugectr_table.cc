@@ -132,9 +132,4 @@ absl::Status HugectrTable::RaiseWatermarks(std::span<const Key> /*keys*/, ApplyE
 
 absl::Status HugectrTable::Clear() { return ReadOnlyError(); }
 
-absl::StatusOr<size_t> HugectrTable::HottestKeys(std::span<Key> /*keys*/,
-                                                 Deadline /*deadline*/) const {
-  return size_t{0};
-}
-
 }  // namespace hps

@@ -46,7 +46,6 @@ class HugectrTable final : public RedisFetchTable {
   absl::Status Clear() override;
   LevelStatistics Statistics() const override { return {}; }
   // Names none.
-  absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline deadline) const override;
 
  private:
   class FetchPart;

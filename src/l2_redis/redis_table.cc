@@ -484,6 +484,4 @@ absl::Status RedisTable::Clear() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<size_t> RedisTable::HottestKeys(std::span<Key>, Deadline) const { return 0; }
-
 }  // namespace hps

@@ -56,7 +56,6 @@ class RedisTable final : public RedisFetchTable {
   absl::Status Clear() override;
   LevelStatistics Statistics() const override { return counters_.Statistics(); }
   // Names none.
-  absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline deadline) const override;
 
  private:
   class FetchPart;

@@ -361,8 +361,6 @@ absl::Status SharedRedisTable::Clear() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<size_t> SharedRedisTable::HottestKeys(std::span<Key>, Deadline) const { return 0; }
-
 // An insertion under the fence only reads positions, so the wait for it is short.
 void SharedRedisTable::BeginChange(std::span<const Key> keys, ApplyEpoch epoch,
                                    std::span<const StreamPosition> positions) {

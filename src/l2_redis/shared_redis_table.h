@@ -58,7 +58,6 @@ class SharedRedisTable final : public RedisFetchTable, public SharedTable {
   // For this node: rows that are held now are taken no longer. The others keep them.
   absl::Status Clear() override;
   LevelStatistics Statistics() const override { return counters_.Statistics(); }
-  absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline deadline) const override;
 
   void BeginChange(std::span<const Key> keys, ApplyEpoch epoch,
                    std::span<const StreamPosition> positions) override;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace hps {
 namespace {
@@ -14,20 +16,6 @@ std::optional<uint64_t> OwnBudget(const BudgetRequest& request) {
   const long double bytes = static_cast<long double>(request.needed_bytes) * *request.share;
   if (bytes <= 0) return 0;  // kept out of the level
   return std::max(request.least_bytes, static_cast<uint64_t>(std::ceil(bytes)));
-}
-
-// Divides the bytes among the tables that hold none.
-void DivideRest(uint64_t bytes_left, std::span<const BudgetRequest> requests,
-                std::vector<uint64_t>& parts) {
-  std::vector<BudgetRequest> without;
-  for (const BudgetRequest& request : requests) {
-    if (request.held_bytes == 0) without.push_back(request);
-  }
-  const std::vector<uint64_t> divided = DivideBudget(bytes_left, without);
-  size_t next = 0;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    if (requests[i].held_bytes == 0) parts[i] = divided[next++];
-  }
 }
 
 }  // namespace
@@ -63,36 +51,11 @@ std::vector<uint64_t> DivideBudget(uint64_t bytes_max, std::span<const BudgetReq
   return parts;
 }
 
-std::vector<uint64_t> RedivideBudget(uint64_t bytes_max, std::span<const BudgetRequest> requests) {
-  std::vector<uint64_t> fair = DivideBudget(bytes_max, requests);
-  std::vector<uint64_t> parts(requests.size());
-  uint64_t bytes_left = bytes_max;
-  uint64_t desired = 0;  // fair shares of the tables that hold none; at most bytes_max
-  for (size_t i = 0; i < requests.size(); ++i) {
-    parts[i] = requests[i].held_bytes;
-    bytes_left -= parts[i];
-    if (parts[i] == 0) desired += fair[i];
-  }
-  if (bytes_left >= desired - desired / 4) {
-    DivideRest(bytes_left, requests, parts);
-    return parts;
-  }
-  fair = DivideBudget(bytes_max - bytes_max / 16, requests);
-  const auto excess = [&](size_t i) {
-    // A live table is never removed from the level.
-    return fair[i] != 0 && parts[i] > fair[i] ? parts[i] - fair[i] : 0;
-  };
-  std::vector<size_t> by_excess(requests.size());
-  std::iota(by_excess.begin(), by_excess.end(), size_t{0});
-  std::stable_sort(by_excess.begin(), by_excess.end(),
-                   [&](size_t a, size_t b) { return excess(a) > excess(b); });
-  for (const size_t i : by_excess) {
-    if (bytes_left >= desired || excess(i) == 0) break;
-    bytes_left += excess(i);
-    parts[i] = fair[i];
-  }
-  DivideRest(std::min(bytes_left, desired), requests, parts);
-  return parts;
+std::string WhatGivesRoom(const std::set<std::string>& holders) {
+  if (holders.empty()) return {};
+  return absl::StrCat("; a restart divides the level among all models. Without a restart: unload ",
+                      "this model and others that hold the level (", absl::StrJoin(holders, ", "),
+                      "), then load this one first");
 }
 
 uint64_t NeedOf(uint64_t bytes, uint64_t row_count, size_t row_bytes) {

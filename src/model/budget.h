@@ -8,14 +8,17 @@
 // one large table as to another.
 //
 // Dividing never fails: a table for which too little is left gets 0 and is served without the
-// level.
+// level. Budgets are fixed when a model is loaded: a table that is served keeps its budget, and
+// later tables divide what is free (model/served_models.h).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace hps {
@@ -25,7 +28,6 @@ struct BudgetRequest {
   uint64_t needed_bytes = 0;              // to hold every row
   std::optional<double> share{};          // configured budget, as a share of needed_bytes
   std::optional<uint64_t> fixed_bytes{};  // configured budget in bytes
-  uint64_t held_bytes = 0;                // current budget of a live table; 0 = none
 
   // False for a table that the configuration keeps out of the level.
   bool wants_any() const { return share != 0.0 && fixed_bytes != uint64_t{0}; }
@@ -33,16 +35,11 @@ struct BudgetRequest {
 
 // The budget of each table, in the order of `requests`: 0, or at least its least_bytes. Their sum
 // is at most `bytes_max`. Configured budgets and minimums are granted in the order of `requests`.
-// Ignores held_bytes.
 std::vector<uint64_t> DivideBudget(uint64_t bytes_max, std::span<const BudgetRequest> requests);
 
-// The same if some tables are live. Budgets of live tables cannot be resized in place: a result
-// that differs from held_bytes means that the table must be re-created with the new budget.
-// Therefore live tables never grow. They shrink, the largest excess over their fair share first,
-// only if the new tables would get less than three quarters of their fair share from the free
-// memory. In that case a sixteenth of the level is kept free for the next small table. REQUIRES:
-// the sum of held_bytes is at most `bytes_max`.
-std::vector<uint64_t> RedivideBudget(uint64_t bytes_max, std::span<const BudgetRequest> requests);
+// What to do about a table that found too little of the level: text for the end of a sentence.
+// `holders` are the models that had budgets before; empty text if there are none.
+std::string WhatGivesRoom(const std::set<std::string>& holders);
 
 // needed_bytes of a table whose rows need `bytes` in the level. UINT64_MAX means that one table
 // cannot hold so many rows; the result is then the size of the rows alone, because an infinite need

@@ -64,76 +64,33 @@ TEST(BudgetTest, AShareIsNeverLessThanATableNeeds) {
   EXPECT_EQ(DivideBudget(200, requests), (Budgets{90, 0}));
 }
 
-BudgetRequest Table(uint64_t needed_bytes, uint64_t held_bytes) {
-  return {.least_bytes = 10, .needed_bytes = needed_bytes, .held_bytes = held_bytes};
-}
-
-TEST(BudgetTest, ServedTablesKeepTheirsWhileTheNewOnesFindEnough) {
-  EXPECT_EQ(RedivideBudget(1000, std::vector{Table(500, 500), Table(400, 0)}), (Budgets{500, 400}));
-  // The new table's fair share is 500; three quarters of it are free, so no table is re-created.
-  EXPECT_EQ(RedivideBudget(1000, std::vector{Table(2010, 600), Table(500, 0)}),
-            (Budgets{600, 400}));
-  // The memory of a table that was imported again is free; other tables keep their budgets.
-  EXPECT_EQ(RedivideBudget(1000, std::vector{Table(2010, 501), Table(2050, 0)}),
-            (Budgets{501, 499}));
-}
-
-// A sixteenth of 1024 is kept free; the fair share of each of four tables is 960 / 4 = 240.
-TEST(BudgetTest, ServedTablesMakeRoomTheLargestExcessFirst) {
-  EXPECT_EQ(RedivideBudget(1024, std::vector{Table(510, 300), Table(510, 200), Table(510, 524),
-                                             Table(510, 0)}),
-            (Budgets{300, 200, 240, 256}));
-  EXPECT_EQ(RedivideBudget(1024, std::vector{Table(510, 374), Table(510, 200), Table(510, 450),
-                                             Table(510, 0)}),
-            (Budgets{240, 200, 240, 256}));
-}
-
-TEST(BudgetTest, ASmallTableCostsOnlyOneItsRowsAndTheNextOneNone) {
-  EXPECT_EQ(RedivideBudget(1024, std::vector{Table(5000, 512), Table(5000, 512), Table(20, 0)}),
-            (Budgets{470, 512, 20}));
-  EXPECT_EQ(RedivideBudget(
-                1024, std::vector{Table(5000, 470), Table(5000, 512), Table(20, 20), Table(20, 0)}),
-            (Budgets{470, 512, 20, 20}));
-}
-
-TEST(BudgetTest, AServedTableKeepsItsPlaceInTheLevel) {
-  // The sum of the minimums exceeds the level.
-  EXPECT_EQ(RedivideBudget(15, std::vector{Table(100, 15), Table(100, 0)}), (Budgets{15, 0}));
-  EXPECT_EQ(RedivideBudget(15, std::vector{Table(100, 0), Table(100, 15)}), (Budgets{0, 15}));
-}
-
 TEST(BudgetTest, NeverGivesMoreThanThereIs) {
   std::mt19937_64 random(11);
   for (int i = 0; i < 20'000; ++i) {
     std::vector<BudgetRequest> requests(random() % 40);
     const uint64_t bytes_max = random() >> (random() % 64);
-    uint64_t bytes_left = bytes_max;
     for (BudgetRequest& request : requests) {
       request.needed_bytes = random() >> (random() % 64);
       request.least_bytes = std::min<uint64_t>(request.needed_bytes, random() % 100);
       if (random() % 8 == 0) request.share = 0.001 * static_cast<double>(random() % 1000);
-      if (random() % 2 == 0) request.held_bytes = random() % (bytes_left / 2 + 1);
-      bytes_left -= request.held_bytes;
     }
-    const auto check = [&](const Budgets& parts) {
-      ASSERT_EQ(parts.size(), requests.size());
-      Uint128 sum = 0;
-      for (size_t t = 0; t < parts.size(); ++t) {
-        sum += parts[t];
-        if (parts[t] == requests[t].held_bytes || parts[t] == 0) continue;
-        EXPECT_GE(parts[t], requests[t].least_bytes);
-      }
-      ASSERT_TRUE(sum <= bytes_max);
-    };
-    check(DivideBudget(bytes_max, requests));
-    const Budgets parts = RedivideBudget(bytes_max, requests);
-    check(parts);
+    const Budgets parts = DivideBudget(bytes_max, requests);
+    ASSERT_EQ(parts.size(), requests.size());
+    Uint128 sum = 0;
     for (size_t t = 0; t < parts.size(); ++t) {
-      if (requests[t].held_bytes == 0) continue;
-      EXPECT_LE(parts[t], requests[t].held_bytes);
-      EXPECT_GT(parts[t], 0u);
+      sum += parts[t];
+      if (parts[t] == 0) continue;
+      EXPECT_GE(parts[t], requests[t].least_bytes);
     }
+    ASSERT_TRUE(sum <= bytes_max);
   }
+}
+
+TEST(BudgetTest, WhoFindsNoRoomIsToldWhoHoldsIt) {
+  EXPECT_EQ(WhatGivesRoom({}), "");
+  EXPECT_EQ(WhatGivesRoom({"b", "a"}),
+            "; a restart divides the level among all models. Without a restart: unload this model "
+            "and others that hold the level (a, b), then load this one first");
 }
 
 // Catches: a table that is too large for the level and takes the shares of all others.

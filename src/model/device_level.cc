@@ -1,6 +1,7 @@
 #include "model/device_level.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,7 @@
 #include "model/auto_budgets.h"
 #include "model/budget.h"
 #include "model/preload.h"
+#include "types/names.h"
 #include "types/units.h"
 
 namespace hps {
@@ -202,12 +204,9 @@ std::vector<uint64_t> DeviceLevel::Divide(std::span<const Demand> demands,
                                           std::span<const LiveTable* const> replaced) const {
   if (caches_.empty()) return std::vector<uint64_t>(demands.size(), 0);
   std::vector<BudgetRequest> requests;
-  uint64_t held_by_demands = 0;
   for (const Demand& demand : demands) {
     const size_t row_bytes = demand.spec->row_bytes();
     BudgetRequest& request = requests.emplace_back();
-    if (demand.served != nullptr) request.held_bytes = BytesOf(*demand.served);
-    held_by_demands += request.held_bytes;
     request.least_bytes = caches_.front()->TableBytes(row_bytes, 1);
     const uint64_t bytes = caches_.front()->TableBytes(row_bytes, demand.row_count);
     request.needed_bytes =
@@ -216,31 +215,25 @@ std::vector<uint64_t> DeviceLevel::Divide(std::span<const Demand> demands,
     request.fixed_bytes = demand.fixed_bytes;
   }
   uint64_t bytes_left = bytes_max_;
+  std::set<std::string> holders;
   {
     MutexLock lock(mutex_);
     for (const auto& [table, bytes] : granted_) {
-      const bool counts =
-          std::find(replaced.begin(), replaced.end(), table) != replaced.end() ||
-          std::any_of(demands.begin(), demands.end(),
-                      [&, &table = table](const Demand& demand) { return demand.served == table; });
-      if (!counts && !table->retired()) bytes_left -= std::min(bytes, bytes_left);
+      const bool leaves = std::find(replaced.begin(), replaced.end(), table) != replaced.end();
+      if (leaves || table->retired()) continue;
+      // A table whose switch failed has a budget until its end, beside the one that stayed.
+      bytes_left -= std::min(bytes, bytes_left);
+      holders.insert(ModelOf(table->spec().name));
     }
   }
-  // After a failed switch more may be granted than there is; pending tables keep waiting then.
-  std::vector<uint64_t> parts = RedivideBudget(std::max(bytes_left, held_by_demands), requests);
+  std::vector<uint64_t> parts = DivideBudget(bytes_left, requests);
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i] != 0 || demands[i].served != nullptr || !requests[i].wants_any()) continue;
+    if (parts[i] != 0 || !requests[i].wants_any()) continue;
     LogWarning(absl::StrCat("table '", demands[i].spec->name,
                             "' is served without level 1: too little of l1.bytes_max = ",
-                            FormatByteSize(bytes_max_), " is left"));
+                            FormatByteSize(bytes_max_), " is left", WhatGivesRoom(holders)));
   }
   return parts;
-}
-
-uint64_t DeviceLevel::BytesOf(const LiveTable& table) const {
-  MutexLock lock(mutex_);
-  const auto found = granted_.find(&table);
-  return found == granted_.end() ? 0 : found->second;
 }
 
 std::shared_ptr<LiveTable> DeviceLevel::Tracked(std::shared_ptr<LiveTable> table) {
@@ -269,7 +262,7 @@ void DeviceLevel::Adopt(const Adoption& adoption) {
       if (adoption.former == nullptr) Preload(table, cache);
       continue;
     }
-    // Memory becomes free when the replaced table, or a table that has to shrink, is destroyed.
+    // Memory becomes free when the replaced table is destroyed.
     const std::string line =
         absl::StrCat(PartOf(table, *caches_[cache]),
                      " waits for the device's memory, or for its answer: ", attached.ToString());

@@ -1,16 +1,15 @@
 // Level 1 of a process: a cache on each configured device, and the budgets of the tables in it.
 //
 // Every table has the same budget on every device. A table of a new version gets its budget before
-// the switch if enough memory is free, otherwise when the tables that it replaces, or that have to
-// shrink, have been destroyed: memory is never held for two incarnations. Until then, lookups
-// bypass level 1. A table that replaces another one is filled with the keys that the old one held.
-// Other tables are filled with the keys of [[model.table]] l1_hot_keys and with the share
-// l1.preload.
+// the switch if enough memory is free, otherwise when the tables that it replaces have been
+// destroyed: memory is never held for two incarnations. Until then, lookups bypass level 1. A table
+// that replaces another one is filled with the keys that the old one held. Other tables are filled
+// with the keys of [[model.table]] l1_hot_keys and with the share l1.preload.
 //
 // A device that does not answer takes no table: it waits, as for memory, until the device answers
 // again. So a device that hangs does not keep models from being loaded on the others.
 //
-// Every switch divides the level again, by the rules of level 2 (RedivideBudget in budget.h).
+// The budget of a table is fixed when it is loaded, as in level 2 (model/served_models.h).
 //
 // Thread-safe. Must outlive the tables returned by Tracked. Has one thread, which fills tables that
 // had to wait for memory, and pins memory of level 2 (serving/l2_pinner.h).
@@ -78,22 +77,17 @@ class DeviceLevel {
   // without GPU support), UNAVAILABLE, with the reason.
   absl::Status CheckDevice(int device) const;
 
-  // A table of the version that a model will switch to.
+  // A new table of the version that a model will switch to.
   struct Demand {
     const TableSpec* spec = nullptr;
     uint64_t row_count = 0;
-    const LiveTable* served = nullptr;      // the live table, if it is kept; null = it is new
     std::optional<double> share{};          // [[model.table]] l1_share
     std::optional<uint64_t> fixed_bytes{};  // [[model.table]] l1_bytes
   };
   // The budget of each table on each device, in the order of `demands`; 0 = none. `replaced` are
-  // the tables that the switch replaces or drops; their memory counts as free. A kept table whose
-  // result differs from BytesOf must be re-created, unless it has no budget yet.
+  // the tables that the switch replaces or drops; their memory counts as free.
   std::vector<uint64_t> Divide(std::span<const Demand> demands,
                                std::span<const LiveTable* const> replaced) const;
-
-  // The table's budget on each device, even if it is still waiting for the memory. 0 = none.
-  uint64_t BytesOf(const LiveTable& table) const;
 
   // The same table, with a deleter that returns its budget. Serve every table through this.
   std::shared_ptr<LiveTable> Tracked(std::shared_ptr<LiveTable> table);

@@ -122,36 +122,6 @@ absl::StatusOr<uint64_t> PreloadTable(LiveTable& table, double share,
   return inserted;
 }
 
-absl::StatusOr<uint64_t> CopyHotL2Rows(LiveTable& from, LiveTable& to, uint64_t rows_max,
-                                       const std::function<bool()>& go_on) {
-  if (from.l2() == nullptr || to.l2() == nullptr) return 0;
-  if (from.l2_health().quarantined()) return 0;  // it may lack a change
-  const ApplyEpoch epoch = to.epochs().published();
-  std::vector<Key> hot(std::min(rows_max, from.l2()->Statistics().entries));
-  HPS_ASSIGN_OR_RETURN(const size_t hot_count, from.l2()->HottestKeys(hot, WaitMax()));
-  Batch batch(to.row_bytes());
-  uint64_t copied = 0;
-  // The coldest first, so that the hottest rows are the youngest in the copy, too.
-  for (size_t left = hot_count; left > 0 && go_on();) {
-    const size_t asked = std::min(batch.keys.size(), left);
-    left -= asked;
-    std::copy_n(hot.begin() + static_cast<ptrdiff_t>(left), asked, batch.keys.begin());
-    HPS_RETURN_IF_ERROR(from.l2()
-                            ->Fetch({.keys = std::span(batch.keys).first(asked),
-                                     .rows = batch.View(asked),
-                                     .outcomes = std::span(batch.outcomes).first(asked),
-                                     .versions = std::span(batch.versions).first(asked)},
-                                    WaitMax())
-                            .status());
-    const size_t held = batch.KeepHits(asked);
-    if (held == 0) continue;
-    HPS_ASSIGN_OR_RETURN(const InsertCounts counts,
-                         to.l2()->Insert(batch.Rows(held, Admission::kAlways), epoch));
-    copied += counts.inserted;
-  }
-  return copied;
-}
-
 absl::StatusOr<uint64_t> PreloadDeviceTable(LiveTable& table, size_t cache, double share,
                                             const std::function<bool()>& go_on) {
   DeviceCacheTable* const l1 = table.l1(cache);

@@ -20,12 +20,6 @@ namespace hps {
 absl::StatusOr<uint64_t> PreloadTable(LiveTable& table, double share,
                                       const std::function<bool()>& go_on);
 
-// Copies the hottest rows of `from`'s level 2, at most `rows_max`, to the empty level 2 of `to`.
-// Returns the number of rows. REQUIRES: both are the same incarnation, and no row changes during
-// the call. Errors: those of LossyTable; rows copied before stay.
-absl::StatusOr<uint64_t> CopyHotL2Rows(LiveTable& from, LiveTable& to, uint64_t rows_max,
-                                       const std::function<bool()>& go_on);
-
 // As PreloadTable, for level 1 in the cache number `cache`, to which the table is attached. Stops
 // when next to no row finds a place. Returns the number of rows sent.
 // Errors: DATA_LOSS, DEADLINE_EXCEEDED (the device), those of DeviceCacheTable::InsertIfAbsent.

@@ -13,7 +13,6 @@
 #include "model/preload.h"
 #include "onnx/network_signature.h"
 #include "types/names.h"
-#include "types/units.h"
 
 namespace hps {
 namespace {
@@ -82,22 +81,33 @@ absl::Status ServedModels::Unload(const std::string& model) {
 absl::StatusOr<ServedModels::ModelErrors> ServedModels::SwitchIn(const Scope& scope) {
   ModelErrors errors;
   HPS_ASSIGN_OR_RETURN(std::vector<ModelBuild> models, PinModels(scope, errors));
+  // What models leave that lose all tables is free for the others.
+  const auto order = [this](const ModelBuild& model) {
+    const LiveModel* state = parts_.registry->Find(model.model);
+    const bool is_served = state != nullptr && !state->Tables().empty();
+    return model.tables.empty() ? 0 : is_served ? 1 : 2;
+  };
+  std::stable_sort(models.begin(), models.end(),
+                   [&](const auto& a, const auto& b) { return order(a) < order(b); });
+  const auto first_new = std::find_if(models.begin(), models.end(),
+                                      [&](const ModelBuild& model) { return order(model) == 2; });
+  for (auto model = models.begin(); model != first_new; ++model) ServeTogether({model, 1}, errors);
+  ServeTogether({first_new, models.end()}, errors);
+  MutexLock lock(mutex_);
+  std::erase_if(errors_, [&](const auto& entry) { return scope.Has(entry.first); });
+  errors_.insert(errors.begin(), errors.end());
+  return errors;
+}
+
+// Gives the new tables of the models budgets, and switches the models one after the other.
+void ServedModels::ServeTogether(std::span<ModelBuild> models, ModelErrors& errors) {
   DivideL2(models);
   DivideL1(models);
-  // Models that shrink switch first, so that their memory is free for the others.
-  std::map<std::string, int64_t> growth;
-  for (const ModelBuild& model : models) growth[model.model] = L2Growth(model);
-  std::stable_sort(models.begin(), models.end(),
-                   [&](const auto& a, const auto& b) { return growth[a.model] < growth[b.model]; });
   for (ModelBuild& model : models) {
     if (!model.changed) continue;
     if (absl::Status status = Serve(model); !status.ok())
       errors[model.model] = AboutModel(model.model, status);
   }
-  MutexLock lock(mutex_);
-  std::erase_if(errors_, [&](const auto& entry) { return scope.Has(entry.first); });
-  errors_.insert(errors.begin(), errors.end());
-  return errors;
 }
 
 absl::StatusOr<std::vector<ServedModels::DesiredModel>> ServedModels::DesiredModelsIn(
@@ -108,18 +118,6 @@ absl::StatusOr<std::vector<ServedModels::DesiredModel>> ServedModels::DesiredMod
     return !scope.Has(model.model) || unloaded_.contains(model.model);
   });
   return desired;
-}
-
-// The models outside `scope`, with their current tables.
-std::vector<ServedModels::ModelBuild> ServedModels::UnchangedModels(const Scope& scope) {
-  std::vector<ModelBuild> kept;
-  for (const LiveModel* live : parts_.registry->models()) {
-    if (scope.Has(live->name())) continue;
-    ModelBuild& model = kept.emplace_back(ModelBuild{.model = live->name()});
-    for (const std::shared_ptr<LiveTable>& table : live->Tables())
-      model.tables.push_back({.served = table, .l2_bytes = l2_bytes_[table->spec().name]});
-  }
-  return kept;
 }
 
 absl::StatusOr<std::vector<ServedModels::DesiredModel>> ServedModels::DesiredModels(
@@ -188,7 +186,7 @@ bool ServedModels::SameTables(const DesiredModel& a, const DesiredModel& b) {
 absl::StatusOr<std::vector<ServedModels::ModelBuild>> ServedModels::PinModels(const Scope& scope,
                                                                               ModelErrors& errors) {
   HPS_ASSIGN_OR_RETURN(std::vector<DesiredModel> desired, DesiredModelsIn(scope));
-  std::vector<ModelBuild> pinned = UnchangedModels(scope);
+  std::vector<ModelBuild> pinned;
   std::set<std::string> settled;
   for (int round = 0; round < kPinRoundsMax; ++round) {
     std::map<std::string, absl::StatusOr<ModelBuild>> tried;
@@ -318,26 +316,13 @@ absl::StatusOr<OpenedSharedTable> ServedModels::OpenLossy(const TableBuild& tabl
 
 OpenedSharedTable ServedModels::OpenL2(TableBuild& table) const {
   if (parts_.l2->tier == nullptr || !WantsL2(table.l3->spec().name)) return {};
-  absl::Status reason;
   const bool lacks_budget = parts_.l2->is_budgeted() && table.l2_bytes == 0;
-  if (lacks_budget) {
-    const BudgetRequest request = RequestFor(table);
-    reason = absl::ResourceExhaustedError(absl::StrCat(
-        "it needs at least ", FormatByteSize(request.least_bytes),
-        ", and less of l2.bytes_max = ", FormatByteSize(parts_.config->l2.bytes_max), " is left"));
-  }
-  if (lacks_budget && parts_.l2->is_layered()) {
-    LogWarning(absl::StrCat("table '", table.l3->spec().name,
-                            "' is in Redis only, without a part in memory: ", reason.ToString()));
-  }
-  if (!lacks_budget || parts_.l2->is_layered()) {
-    absl::StatusOr<OpenedSharedTable> opened = OpenLossy(table);
-    if (opened.ok()) return *std::move(opened);
-    reason = opened.status();
-    table.l2_bytes = 0;
-  }
+  if (lacks_budget && !parts_.l2->is_layered()) return {};  // DivideL2 has said so
+  absl::StatusOr<OpenedSharedTable> opened = OpenLossy(table);
+  if (opened.ok()) return *std::move(opened);
+  table.l2_bytes = 0;
   LogWarning(absl::StrCat("table '", table.l3->spec().name,
-                          "' is served without level 2: ", reason.ToString()));
+                          "' is served without level 2: ", opened.status().ToString()));
   return {};
 }
 
@@ -367,16 +352,6 @@ void ServedModels::StopPreloading() {
   if (parts_.l1 != nullptr) parts_.l1->StopFilling();
 }
 
-bool ServedModels::CopyHotRows(LiveTable& from, const TableBuild& to) const {
-  if (!parts_.l2->is_enumerable()) return false;
-  const uint64_t rows = RowsThatFit(to.l2_bytes, to.served->row_bytes(), parts_.l2->bytes_for);
-  const absl::StatusOr<uint64_t> carried =
-      CopyHotL2Rows(from, *to.served, rows, [this] { return MayPreload(); });
-  if (!carried.ok())
-    LogWarning("level 2: cached rows could not be copied: " + carried.status().ToString());
-  return carried.value_or(1) > 0;
-}
-
 // Gives the table its level 1 budget, if any, and the hot keys of the table that it replaces.
 void ServedModels::AdoptL1(const TableBuild& table) const {
   if (parts_.l1 == nullptr || table.l1_bytes == 0) return;
@@ -385,7 +360,7 @@ void ServedModels::AdoptL1(const TableBuild& table) const {
   const std::shared_ptr<LiveTable> former = state == nullptr ? nullptr : state->CurrentTable(name);
   const TableConfig* overrides = OverrideOf(name);
   parts_.l1->Adopt({.table = table.served,
-                    .former = former == table.served ? nullptr : former.get(),
+                    .former = former.get(),
                     .bytes = table.l1_bytes,
                     .hot_keys_path = overrides == nullptr ? "" : overrides->l1_hot_keys});
 }
@@ -395,15 +370,13 @@ absl::Status ServedModels::Serve(ModelBuild& building) {
   HPS_ASSIGN_OR_RETURN(
       const SwitchLease lease,
       parts_.registry->BlockWriters(building.model, DeadlineAfter(RealClock(), kWriterWaitMax)));
-  ClampL2(building);
   std::vector<std::shared_ptr<LiveTable>> tables;
   for (TableBuild& table : building.tables) {
     if (table.l3 != nullptr) {
-      const std::shared_ptr<LiveTable> resized = std::move(table.served);
       HPS_ASSIGN_OR_RETURN(table.served, MakeServed(table));
-      if (resized == nullptr || !CopyHotRows(*resized, table)) Preload(*table.served);
+      Preload(*table.served);
+      AdoptL1(table);
     }
-    AdoptL1(table);
     tables.push_back(table.served);
   }
   LiveModel& state = parts_.registry->FindOrAdd(building.model);

@@ -1,16 +1,19 @@
 // The models that a store serves. Gives their tables caches within the budgets, and switches whole
 // models to the newest tables of the store.
 //
-// Each model switches on its own. A model that cannot switch keeps its current tables. A short
-// budget is never an error: level 2 is divided again at every switch (model/budget.h), and a table
-// for which too little is left is served without level 2, with a warning in the log and a bytes_max
-// of 0 in the statistics.
+// Each model switches on its own. A model that cannot switch keeps its current tables.
 //
-// Running lookups finish on the tables that they started with. A table whose incarnation and
-// budgets are unchanged keeps its caches and their rows. During a switch, level 2 may hold the rows
-// of the old and the new tables together. A table whose budget changes is re-created in the same
-// incarnation. A switch waits for running changes of the model's tables, for kWriterWaitMax, and
-// keeps writers out until it has ended (serving/model_registry.h).
+// The budgets of a table in levels 1 and 2 are fixed when it is loaded. Models that are loaded
+// together, as at the start, divide a level together (model/budget.h). A new import of a model
+// divides what its old tables leave and what is free; a model that is loaded later, what is free. A
+// table that is served is never created again for the sake of another. A short budget is no error:
+// a table for which too little is left is served without the level, with a warning in the log and a
+// bytes_max of 0 in the statistics.
+//
+// Running lookups finish on the tables that they started with. A table whose incarnation is
+// unchanged keeps its caches and their rows. During a switch, level 2 may hold the rows of the old
+// and the new tables together. A switch waits for running changes of the model's tables, for
+// kWriterWaitMax, and keeps writers out until it has ended (serving/model_registry.h).
 //
 // Thread-safe.
 #pragma once
@@ -19,6 +22,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -115,9 +119,7 @@ class ServedModels {
     std::unique_ptr<DurableTable> l3;  // null if the live table `served` is kept
     std::shared_ptr<LiveTable> served;
     uint64_t l2_bytes = 0;  // 0 also if level 2 has no budgets
-    uint64_t l1_bytes = 0;  // on each device; 0 if the table is in level 1 already
-
-    const DurableTable& durable() const { return l3 != nullptr ? *l3 : served->l3(); }
+    uint64_t l1_bytes = 0;  // on each device; 0 for a table that is kept
   };
   struct ModelBuild {
     std::string model;
@@ -142,7 +144,6 @@ class ServedModels {
   absl::StatusOr<LiveModel*> LoadedModel(const std::string& model);
   absl::StatusOr<std::vector<DesiredModel>> DesiredModels(Missing missing) const;
   absl::StatusOr<std::vector<DesiredModel>> DesiredModelsIn(const Scope& scope) const;
-  std::vector<ModelBuild> UnchangedModels(const Scope& scope) HPS_REQUIRES(change_mutex_);
   absl::Status ApplyDeclaredOrder(const ModelConfig& config, Missing missing,
                                   DesiredModel& desired) const;
   static bool SameTables(const DesiredModel& a, const DesiredModel& b);
@@ -156,13 +157,10 @@ class ServedModels {
                                         const std::vector<DesiredModel>& desired) const;
   bool WantsL2(const std::string& table) const;
   BudgetRequest RequestFor(const TableBuild& table) const;
-  int64_t L2Growth(const ModelBuild& model) const HPS_REQUIRES(change_mutex_);
-  uint64_t L2BytesOfOthers(const ModelBuild& model) const HPS_REQUIRES(change_mutex_);
-  void DivideL2(std::vector<ModelBuild>& models) HPS_REQUIRES(change_mutex_);
-  void DivideL1(std::vector<ModelBuild>& models) const;
-  void AssignL1Budget(ModelBuild& model, TableBuild& table, uint64_t l1_bytes) const;
-  void Reopen(ModelBuild& model, TableBuild& table, uint64_t l2_bytes) const;
-  void ClampL2(ModelBuild& model) const HPS_REQUIRES(change_mutex_);
+  static bool IsKept(std::span<const ModelBuild> models, const std::string& table);
+  void DivideL2(std::span<ModelBuild> models) const HPS_REQUIRES(change_mutex_);
+  void DivideL1(std::span<ModelBuild> models) const;
+  void ServeTogether(std::span<ModelBuild> models, ModelErrors& errors) HPS_REQUIRES(change_mutex_);
   absl::Status Serve(ModelBuild& building) HPS_REQUIRES(change_mutex_);
   absl::StatusOr<OpenedSharedTable> OpenLossy(const TableBuild& table) const;
   // Without a table: it is served without level 2.
@@ -170,8 +168,6 @@ class ServedModels {
   absl::StatusOr<std::shared_ptr<LiveTable>> MakeServed(TableBuild& table) const;
   bool MayPreload() const { return !stop_preloading_.load(std::memory_order_relaxed); }
   void Preload(LiveTable& table) const;
-  // Copies the hottest rows that fit to the level 2 of a re-created table. False if there are none.
-  bool CopyHotRows(LiveTable& from, const TableBuild& to) const;
   void AdoptL1(const TableBuild& table) const;
   const TableConfig* OverrideOf(const std::string& table) const;
 

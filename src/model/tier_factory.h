@@ -69,7 +69,6 @@ struct L2Tier {
 
   bool is_budgeted() const { return tier != nullptr && tier->traits().budgeted; }
   bool is_layered() const { return tier != nullptr && tier->traits().layered; }
-  bool is_enumerable() const { return tier != nullptr && tier->traits().enumerable; }
 };
 
 // Errors: FAILED_PRECONDITION: every user of the machine may read Redis' password or the key of

@@ -84,12 +84,6 @@ class LossyTable {
 
   virtual LevelStatistics Statistics() const = 0;
 
-  // Writes held keys to `keys`, at most keys.size(), in reverse order of eviction, and returns
-  // their number. A hint for filling another table: of rows that are inserted, evicted or used
-  // meanwhile, some may be missing and some may already be gone. Reads every row's metadata.
-  // Errors: UNAVAILABLE, DEADLINE_EXCEEDED.
-  virtual absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline deadline) const = 0;
-
   // Whether Fetch may wait for something outside this process. A table that can't block may get the
   // caller's own output buffer; one that can block gets only scratch memory.
   virtual bool can_block() const = 0;
@@ -116,7 +110,7 @@ inline void FetchEach(std::span<TableFetch> fetches, Deadline deadline) {
 
 // What holds for all tables of a level.
 struct LossyTraits {
-  bool enumerable = true;  // HottestKeys names what is held, and Statistics counts it
+  bool enumerable = true;  // Statistics counts what is held
   bool budgeted = true;    // a table has a budget; else OpenTable ignores `bytes_max`
   bool layered = false;    // a table has a near part, which has the budget, and a far part without
                            // one; a budget that is too small makes a table of the far part alone

@@ -69,9 +69,6 @@ class InterleavedLossyTable final : public LossyTable {
     return table_->RaiseWatermarks(keys, epoch, deadline);
   }
   absl::Status Clear() override { return table_->Clear(); }
-  absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline deadline) const override {
-    return table_->HottestKeys(keys, deadline);
-  }
   LevelStatistics Statistics() const override { return table_->Statistics(); }
   bool can_block() const override { return table_->can_block(); }
   bool has_near_part() const override { return table_->has_near_part(); }

@@ -53,7 +53,7 @@ class LossyTierContract : public ::testing::TestWithParam<LossyTierFactory> {
     return {*tier_, row_bytes, held_count, GetParam().bytes_max / row_bytes.size()};
   }
 
-  // The level counts and names what it holds.
+  // The level counts what it holds.
   bool enumerable() const { return GetParam().keeps && tier_->traits().enumerable; }
 
   static std::vector<Key> Range(Key first, size_t count) {
@@ -124,32 +124,6 @@ TEST_P(LossyTierContract, AnswersRowsOfEveryWidth) {
         EXPECT_TRUE(fetch.IsRowOf(i, kTable, 6)) << row_bytes;
       }
     }
-  }
-}
-
-TEST_P(LossyTierContract, NamesTheKeysThatItHolds) {
-  auto table = Open(64);
-  std::vector<Key> named(2000);
-  ASSERT_TRUE(table->HottestKeys(named, kNoDeadline).ok());
-  EXPECT_EQ(*table->HottestKeys(named, kNoDeadline), 0u);
-  ContractRows rows(kTable, Range(-500, 1000), 64, 1);
-  ASSERT_TRUE(table->Insert(rows.batch(), 0).ok());
-  const std::vector<Key> absent = {5000, 5001};
-  const std::vector<uint8_t> is_absent = {1, 1};
-  ContractRows no_rows(kTable, absent, 64, 0);
-  RowBatch absent_batch = no_rows.batch();
-  absent_batch.absent = is_absent;
-  ASSERT_TRUE(table->Insert(absent_batch, 0).ok());
-  const auto count = table->HottestKeys(named, kNoDeadline);
-  ASSERT_TRUE(count.ok()) << count.status();
-  EXPECT_EQ(*count, table->Statistics().entries);
-  named.resize(*count);
-  std::sort(named.begin(), named.end());
-  EXPECT_TRUE(std::includes(rows.keys().begin(), rows.keys().end(), named.begin(), named.end()));
-  EXPECT_TRUE(std::adjacent_find(named.begin(), named.end()) == named.end());
-  for (const size_t size : {0, 1, 33}) {
-    std::vector<Key> few(size);
-    EXPECT_EQ(*table->HottestKeys(few, kNoDeadline), std::min<size_t>(size, *count));
   }
 }
 

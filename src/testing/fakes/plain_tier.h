@@ -118,15 +118,6 @@ class PlainLossyTable final : public LossyTable {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline) const override {
-    MutexLock lock(mutex_);
-    size_t count = 0;
-    for (const auto& [key, row] : rows_) {
-      if (!row.absent && count < keys.size()) keys[count++] = key;
-    }
-    return count;
-  }
-
   LevelStatistics Statistics() const override {
     MutexLock lock(mutex_);
     LevelStatistics statistics = statistics_;

@@ -160,9 +160,6 @@ class FaultyLossyTable final : public LossyTable {
   }
 
   LevelStatistics Statistics() const override { return table_->Statistics(); }
-  absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline deadline) const override {
-    return table_->HottestKeys(keys, deadline);
-  }
 
   bool can_block() const override { return faults_->can_block().value_or(table_->can_block()); }
   bool has_near_part() const override { return table_->has_near_part(); }
