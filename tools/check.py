@@ -9,8 +9,8 @@ What clang or clang-tidy found nothing in, and what is as it was then with all t
 not looked at again (build/check remembers it; it can be copied between checkouts).
 
 Everything that a tool looks at counts as one case: a file, for clang a unit of up to eight, for
-clang-format 32; layers.py, tidy.py and python_reference.py are one case each. The last line is
-"N passed, N failed"; the exit status is 1 if any failed.
+clang-format 32; layers.py, tidy.py and python_reference.py are one case each. The product's lines
+are printed (lines.py). The last line is "N passed, N failed"; the exit status is 1 if any failed.
 """
 
 import argparse
@@ -28,6 +28,7 @@ import sys
 import time
 from collections.abc import Callable
 
+import lines
 from source_tree import SourceTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -241,6 +242,7 @@ def main() -> int:
     tally.run_one("style", [sys.executable, str(tools / "tidy.py")])
     tally.run_one("reference", [sys.executable, str(tools / "python_reference.py"), "--check"])
     tree = SourceTree(ROOT)
+    print(lines.summary(tree), flush=True)
     paths = list(tree.ending(".h", ".cc", ".cu", ".cuh"))
     tally.run_many("format", {
         f"from {paths[first]} on": functools.partial(run, [*CLANG_FORMAT,
