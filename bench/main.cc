@@ -18,11 +18,12 @@ int Main(const std::vector<std::string>& words) {
     output.Finish(arguments.status()).IgnoreError();
     return cli::kWrongUsage;
   }
-  return cli::ExitStatusOf(output, [&] {
-    if (arguments->text.empty()) return RunBench(*arguments, output);
+  if (!arguments->text.empty()) {
     output.Print(arguments->text);
-    return absl::OkStatus();
-  });
+    return cli::ExitStatusOf(output, absl::OkStatus());
+  }
+  return cli::WithoutExceptions(
+      output, [&] { return cli::ExitStatusOf(output, RunBench(*arguments, output)); });
 }
 
 }  // namespace

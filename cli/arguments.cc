@@ -357,10 +357,12 @@ absl::StatusOr<CommandLine> Parser::Parse(int argc, const char* const* argv) {
   const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   // First: help is help, whatever else stands there.
   HPS_ASSIGN_OR_RETURN(const size_t command, CommandPlace(words));
-  if (command < words.size() && words[command] == "bench") {
+  const auto is_json = [](const std::string& word) { return word == "--json"; };
+  if (command < words.size() && words[command] == "bench" &&
+      std::all_of(words.begin(), words.begin() + static_cast<ptrdiff_t>(command), is_json)) {
     BenchArguments bench = {.words = words};
     bench.words.erase(bench.words.begin() + static_cast<ptrdiff_t>(command));
-    line_.json = std::find(words.begin(), words.end(), "--json") != words.end();
+    line_.json = std::any_of(words.begin(), words.end(), is_json);
     line_.command = std::move(bench);
     return line_;
   }

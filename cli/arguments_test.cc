@@ -123,6 +123,7 @@ TEST(ArgumentsTest, TheWordsOfBenchAreHandedOn) {
   EXPECT_TRUE(std::get<BenchArguments>(Parse({"bench"})->command).words.empty());
   EXPECT_FALSE(Parse({"bench"})->json);
   EXPECT_THAT(Parse({"--help"})->text, HasSubstr("bench  "));
+  EXPECT_THAT(Parse({"--version", "bench", "l2"})->text, HasSubstr("hps "));
 }
 
 TEST(ArgumentsTest, HelpAtEveryLevelHasAnExample) {

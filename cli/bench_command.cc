@@ -22,15 +22,20 @@ absl::Status RunBench(const BenchArguments& arguments) {
   argv.push_back(nullptr);
   std::error_code ignored;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", ignored);
-  const std::string beside = self.parent_path() / name;
-  execv(beside.c_str(), argv.data());
-  if (errno != ENOENT) return FileError(beside, errno, "started");
+  if (!self.empty()) {
+    const std::string beside = self.parent_path() / name;
+    execv(beside.c_str(), argv.data());
+    const int error_number = errno;
+    if (access(beside.c_str(), F_OK) == 0) return FileError(beside, error_number, "started");
+  }
   execvp(name.c_str(), argv.data());
-  if (errno != ENOENT) return FileError(name, errno, "started");
-  return absl::NotFoundError(
-      absl::StrCat("bench: there is no ", name, " in ", self.parent_path().string(),
-                   " or on the PATH; `make build` in the source tree of hps builds it as ",
-                   "build/cpu/bin/", name));
+  // Directories of the PATH that the user may not search, or that are none, are errors of execvp
+  // too, so they do not tell whether there is a program.
+  if (errno != ENOENT && errno != EACCES && errno != ENOTDIR)
+    return FileError(name, errno, "started");
+  return absl::NotFoundError(absl::StrCat(
+      "bench: there is no ", name, " beside ", self.empty() ? "hps" : self.string(),
+      " or on the PATH; `make build` in the source tree of hps builds it as build/cpu/bin/", name));
 }
 
 }  // namespace hps::cli

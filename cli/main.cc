@@ -87,7 +87,7 @@ template <typename Arguments>
 int RunCommand(const Arguments& arguments, Output& output) {
   if constexpr (std::is_same_v<Arguments, ApplyArguments>) {
     if (!arguments.server.url.empty())
-      return ExitStatusOf(output, [&] { return RunApply(arguments, std::nullopt, output); });
+      return ExitStatusOf(output, RunApply(arguments, std::nullopt, output));
   }
   if constexpr (requires { arguments.store; }) {
     const absl::StatusOr<Config> config = CommandConfig(arguments);
@@ -95,9 +95,9 @@ int RunCommand(const Arguments& arguments, Output& output) {
       output.Finish(config.status()).IgnoreError();
       return kWrongUsage;
     }
-    return ExitStatusOf(output, [&] { return Run(arguments, *config, output); });
+    return ExitStatusOf(output, Run(arguments, *config, output));
   } else {
-    return ExitStatusOf(output, [&] { return Run(arguments, output); });
+    return ExitStatusOf(output, Run(arguments, output));
   }
 }
 
@@ -110,10 +110,12 @@ int Main(int argc, const char* const* argv) {
   }
   if (!line->text.empty()) {
     output.Print(line->text);
-    return output.Finish(absl::OkStatus()).ok() ? kDone : kFailed;
+    return ExitStatusOf(output, absl::OkStatus());
   }
-  return std::visit([&](const auto& arguments) { return RunCommand(arguments, output); },
-                    line->command);
+  return WithoutExceptions(output, [&] {
+    return std::visit([&](const auto& arguments) { return RunCommand(arguments, output); },
+                      line->command);
+  });
 }
 
 }  // namespace

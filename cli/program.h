@@ -18,19 +18,22 @@ inline constexpr int kWrongUsage = 2;
 // (inference/network_check.h) and has done so: `*exit_status` is what main returns.
 bool PrepareProgram(int argc, const char* const* argv, int* exit_status);
 
-// The exit status of a command, whose error is printed. The library throws nothing; exceptions of
-// the standard library for want of memory end here.
-template <typename Command>
-int ExitStatusOf(Output& output, Command command) {
-  absl::Status status;
-  try {
-    status = command();
-  } catch (const std::bad_alloc&) {
-    status = absl::ResourceExhaustedError("out of memory");
-  } catch (const std::exception& error) {
-    status = absl::InternalError(error.what());
-  }
+// The exit status of a command that ended so; prints its error.
+inline int ExitStatusOf(Output& output, const absl::Status& status) {
   return output.Finish(status).ok() ? kDone : kFailed;
+}
+
+// What `program` returns. The library throws nothing; exceptions of the standard library for want
+// of memory end here.
+template <typename Program>
+int WithoutExceptions(Output& output, Program program) {
+  try {
+    return program();
+  } catch (const std::bad_alloc&) {
+    return ExitStatusOf(output, absl::ResourceExhaustedError("out of memory"));
+  } catch (const std::exception& error) {
+    return ExitStatusOf(output, absl::InternalError(error.what()));
+  }
 }
 
 }  // namespace hps::cli

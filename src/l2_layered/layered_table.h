@@ -38,7 +38,6 @@ class LayeredTable final : public LossyTable {
   absl::Status Clear() override;
   // Of the near part, whose rows are counted; `dropped` is the sum of both.
   LevelStatistics Statistics() const override;
-  // Of the near part.
   bool can_block() const override { return true; }
   bool has_near_part() const override { return true; }
 

@@ -45,7 +45,6 @@ class HugectrTable final : public RedisFetchTable {
                                Deadline deadline) override;
   absl::Status Clear() override;
   LevelStatistics Statistics() const override { return {}; }
-  // Names none.
 
  private:
   class FetchPart;

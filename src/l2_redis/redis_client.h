@@ -54,7 +54,6 @@ class RedisClient {
     Execute(std::span(&batch, 1), deadline);
   }
 
-  bool is_cluster() const { return options_.cluster; }
   SlotMap& slots() { return slots_; }
 
   // A change of a shared table goes on without a server that did not take it. For Statistics.

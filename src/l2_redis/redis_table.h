@@ -55,7 +55,6 @@ class RedisTable final : public RedisFetchTable {
   // The rows stay in Redis, under names that are never used again.
   absl::Status Clear() override;
   LevelStatistics Statistics() const override { return counters_.Statistics(); }
-  // Names none.
 
  private:
   class FetchPart;

@@ -91,7 +91,7 @@ class RedisLossyTier final : public LossyTier {
   RedisLossyTier(std::shared_ptr<RedisClient> client, RedisConfig config)
       : client_(std::move(client)), config_(std::move(config)) {}
 
-  LossyTraits traits() const override { return {.enumerable = false, .budgeted = false}; }
+  LossyTraits traits() const override { return {.budgeted = false}; }
 
   absl::StatusOr<std::unique_ptr<LossyTable>> OpenTable(const TableSpec& spec,
                                                         Incarnation incarnation,

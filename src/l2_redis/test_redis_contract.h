@@ -20,13 +20,15 @@ inline TestRedis& ClusterOfRedis() {
   return redis;
 }
 
-// `tier_on`: the tier under test over servers with this configuration.
+// `tier_on`: the tier under test over servers with this configuration. Redis alone does not count
+// the rows of a table.
 inline LossyTierFactory RedisContractFactory(
     const std::string& name, TestRedis& (*servers)(),
-    std::unique_ptr<LossyTier> (*tier_on)(const RedisConfig& config)) {
+    std::unique_ptr<LossyTier> (*tier_on)(const RedisConfig& config), bool counts = false) {
   return {.name = name,
           .make = [servers, tier_on] { return tier_on(servers().Config()); },
-          .refuses_little = false};
+          .refuses_little = false,
+          .counts = counts};
 }
 
 }  // namespace hps

@@ -5,6 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/logging.h"
+#include "types/names.h"
+#include "types/units.h"
 
 namespace hps {
 namespace {
@@ -16,6 +19,17 @@ std::optional<uint64_t> OwnBudget(const BudgetRequest& request) {
   const long double bytes = static_cast<long double>(request.needed_bytes) * *request.share;
   if (bytes <= 0) return 0;  // kept out of the level
   return std::max(request.least_bytes, static_cast<uint64_t>(std::ceil(bytes)));
+}
+
+// For the end of a sentence: how a table of the model gets more of a level. Empty text if all of
+// the level was there to be divided.
+std::string WhatGivesRoom(const std::string& model, std::set<std::string> holders) {
+  if (holders.empty()) return {};
+  holders.erase(model);
+  std::string others = absl::StrJoin(holders, ", ");
+  if (!others.empty()) others = " and others that hold the level (" + others + ")";
+  return absl::StrCat("; a restart divides the level among all models. Without a restart: unload ",
+                      "model ", model, others, ", then load ", model, " first");
 }
 
 }  // namespace
@@ -51,11 +65,27 @@ std::vector<uint64_t> DivideBudget(uint64_t bytes_max, std::span<const BudgetReq
   return parts;
 }
 
-std::string WhatGivesRoom(const std::set<std::string>& holders) {
-  if (holders.empty()) return {};
-  return absl::StrCat("; a restart divides the level among all models. Without a restart: unload ",
-                      "this model and others that hold the level (", absl::StrJoin(holders, ", "),
-                      "), then load this one first");
+std::vector<uint64_t> DivideRoom(const LevelRoom& room, std::span<const BudgetRequest> requests) {
+  std::vector<uint64_t> parts = DivideBudget(room.bytes_left, requests);
+  const std::vector<uint64_t> fair = DivideBudget(room.bytes_max, requests);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const BudgetRequest& request = requests[i];
+    if (request.waits || !request.wants_any()) continue;
+    std::string what;
+    if (parts[i] == 0) {
+      what = absl::StrCat(room.without, ": it needs at least ", FormatByteSize(request.least_bytes),
+                          ", and less of ", room.setting, " = ", FormatByteSize(room.bytes_max),
+                          " is left");
+    } else if (parts[i] < fair[i] / 2) {
+      what =
+          absl::StrCat("has only ", FormatByteSize(parts[i]), " of ", room.level, ": no more of ",
+                       room.setting, " = ", FormatByteSize(room.bytes_max), " is left");
+    }
+    if (what.empty()) continue;
+    LogWarning(absl::StrCat("table '", request.table, "' ", what,
+                            WhatGivesRoom(ModelOf(request.table), room.holders)));
+  }
+  return parts;
 }
 
 uint64_t NeedOf(uint64_t bytes, uint64_t row_count, size_t row_bytes) {

@@ -28,6 +28,8 @@ struct BudgetRequest {
   uint64_t needed_bytes = 0;              // to hold every row
   std::optional<double> share{};          // configured budget, as a share of needed_bytes
   std::optional<uint64_t> fixed_bytes{};  // configured budget in bytes
+  std::string table{};                    // its name, for the log
+  bool waits = false;                     // its model is not loaded yet: the part is kept for it
 
   // False for a table that the configuration keeps out of the level.
   bool wants_any() const { return share != 0.0 && fixed_bytes != uint64_t{0}; }
@@ -37,9 +39,18 @@ struct BudgetRequest {
 // is at most `bytes_max`. Configured budgets and minimums are granted in the order of `requests`.
 std::vector<uint64_t> DivideBudget(uint64_t bytes_max, std::span<const BudgetRequest> requests);
 
-// What to do about a table that found too little of the level: text for the end of a sentence.
-// `holders` are the models that had budgets before; empty text if there are none.
-std::string WhatGivesRoom(const std::set<std::string>& holders);
+// A level when models are loaded, and how the log names it.
+struct LevelRoom {
+  const char* level = "";              // "level 2"
+  const char* setting = "";            // of its bytes_max
+  const char* without = "";            // what a table without a part of it "is"
+  uint64_t bytes_max = 0;              // of the whole level
+  uint64_t bytes_left = 0;             // to be divided
+  std::set<std::string> holders = {};  // models whose tables have the rest
+};
+// DivideBudget of what is left. Warns of each table that gets nothing, and of one that gets less
+// than half of its part of the whole level because others were loaded before; says what helps.
+std::vector<uint64_t> DivideRoom(const LevelRoom& room, std::span<const BudgetRequest> requests);
 
 // needed_bytes of a table whose rows need `bytes` in the level. UINT64_MAX means that one table
 // cannot hold so many rows; the result is then the size of the rows alone, because an infinite need

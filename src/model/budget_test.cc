@@ -1,9 +1,11 @@
 #include "model/budget.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "base/hash.h"
@@ -86,11 +88,44 @@ TEST(BudgetTest, NeverGivesMoreThanThereIs) {
   }
 }
 
-TEST(BudgetTest, WhoFindsNoRoomIsToldWhoHoldsIt) {
-  EXPECT_EQ(WhatGivesRoom({}), "");
-  EXPECT_EQ(WhatGivesRoom({"b", "a"}),
-            "; a restart divides the level among all models. Without a restart: unload this model "
-            "and others that hold the level (a, b), then load this one first");
+std::string WarningsOf(const LevelRoom& room, const std::vector<BudgetRequest>& requests) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(DivideRoom(room, requests), DivideBudget(room.bytes_left, requests));
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(BudgetTest, ATableThatFindsTooLittleIsToldWhoHoldsTheRest) {
+  using ::testing::HasSubstr;
+  LevelRoom room = {.level = "level 2",
+                    .setting = "l2.bytes_max",
+                    .without = "is served without level 2",
+                    .bytes_max = 1024,
+                    .bytes_left = 1024};
+  BudgetRequest request = {.least_bytes = 20, .needed_bytes = 4000, .table = "new/t"};
+  EXPECT_EQ(WarningsOf(room, {request}), "");
+  room.bytes_left = 10;
+  EXPECT_THAT(WarningsOf(room, {request}),
+              HasSubstr("table 'new/t' is served without level 2: it needs at least 20B, and less "
+                        "of l2.bytes_max = 1KiB is left\n"));
+  room.holders = {"b", "a", "new"};
+  EXPECT_THAT(WarningsOf(room, {request}),
+              HasSubstr("is left; a restart divides the level among all models. Without a restart: "
+                        "unload model new and others that hold the level (a, b), then load new "
+                        "first\n"));
+  room.holders = {"new"};
+  EXPECT_THAT(WarningsOf(room, {request}), HasSubstr("unload model new, then load new first\n"));
+  room.bytes_left = 511;
+  EXPECT_THAT(WarningsOf(room, {request}),
+              HasSubstr("table 'new/t' has only 511B of level 2: no more of l2.bytes_max = 1KiB is "
+                        "left; a restart"));
+  room.bytes_left = 512;
+  EXPECT_EQ(WarningsOf(room, {request}), "");
+  room.bytes_left = 0;
+  BudgetRequest outside = request;
+  outside.share = 0.0;
+  BudgetRequest waiting = request;
+  waiting.waits = true;
+  EXPECT_EQ(WarningsOf(room, {outside, waiting}), "");
 }
 
 // Catches: a table that is too large for the level and takes the shares of all others.

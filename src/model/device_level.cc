@@ -1,7 +1,6 @@
 #include "model/device_level.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +13,6 @@
 #include "model/budget.h"
 #include "model/preload.h"
 #include "types/names.h"
-#include "types/units.h"
 
 namespace hps {
 namespace {
@@ -205,7 +203,7 @@ std::vector<uint64_t> DeviceLevel::Divide(std::span<const Demand> demands,
   if (caches_.empty()) return std::vector<uint64_t>(demands.size(), 0);
   std::vector<BudgetRequest> requests;
   for (const Demand& demand : demands) {
-    const size_t row_bytes = demand.spec->row_bytes();
+    const size_t row_bytes = demand.spec.row_bytes();
     BudgetRequest& request = requests.emplace_back();
     request.least_bytes = caches_.front()->TableBytes(row_bytes, 1);
     const uint64_t bytes = caches_.front()->TableBytes(row_bytes, demand.row_count);
@@ -213,27 +211,24 @@ std::vector<uint64_t> DeviceLevel::Divide(std::span<const Demand> demands,
         std::max(request.least_bytes, NeedOf(bytes, demand.row_count, row_bytes));
     request.share = demand.share;
     request.fixed_bytes = demand.fixed_bytes;
+    request.table = demand.spec.name;
+    request.waits = demand.waits;
   }
-  uint64_t bytes_left = bytes_max_;
-  std::set<std::string> holders;
+  LevelRoom room = {.level = "level 1",
+                    .setting = "l1.bytes_max",
+                    .without = "is served without level 1",
+                    .bytes_max = bytes_max_,
+                    .bytes_left = bytes_max_};
   {
     MutexLock lock(mutex_);
     for (const auto& [table, bytes] : granted_) {
       const bool leaves = std::find(replaced.begin(), replaced.end(), table) != replaced.end();
       if (leaves || table->retired()) continue;
-      // A table whose switch failed has a budget until its end, beside the one that stayed.
-      bytes_left -= std::min(bytes, bytes_left);
-      holders.insert(ModelOf(table->spec().name));
+      room.bytes_left -= std::min(bytes, room.bytes_left);
+      room.holders.insert(ModelOf(table->spec().name));
     }
   }
-  std::vector<uint64_t> parts = DivideBudget(bytes_left, requests);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i] != 0 || !requests[i].wants_any()) continue;
-    LogWarning(absl::StrCat("table '", demands[i].spec->name,
-                            "' is served without level 1: too little of l1.bytes_max = ",
-                            FormatByteSize(bytes_max_), " is left", WhatGivesRoom(holders)));
-  }
-  return parts;
+  return DivideRoom(room, requests);
 }
 
 std::shared_ptr<LiveTable> DeviceLevel::Tracked(std::shared_ptr<LiveTable> table) {

@@ -77,10 +77,11 @@ class DeviceLevel {
   // without GPU support), UNAVAILABLE, with the reason.
   absl::Status CheckDevice(int device) const;
 
-  // A new table of the version that a model will switch to.
+  // A new table of the version that a model will switch to, or one that waits to be loaded.
   struct Demand {
-    const TableSpec* spec = nullptr;
+    TableSpec spec;
     uint64_t row_count = 0;
+    bool waits = false;                     // its model is not loaded yet: the part is kept for it
     std::optional<double> share{};          // [[model.table]] l1_share
     std::optional<uint64_t> fixed_bytes{};  // [[model.table]] l1_bytes
   };

@@ -81,6 +81,7 @@ absl::Status ServedModels::Unload(const std::string& model) {
 absl::StatusOr<ServedModels::ModelErrors> ServedModels::SwitchIn(const Scope& scope) {
   ModelErrors errors;
   HPS_ASSIGN_OR_RETURN(std::vector<ModelBuild> models, PinModels(scope, errors));
+  HPS_ASSIGN_OR_RETURN(const std::vector<TableInfo> waiting, WaitingTables(models));
   // What models leave that lose all tables is free for the others.
   const auto order = [this](const ModelBuild& model) {
     const LiveModel* state = parts_.registry->Find(model.model);
@@ -91,8 +92,9 @@ absl::StatusOr<ServedModels::ModelErrors> ServedModels::SwitchIn(const Scope& sc
                    [&](const auto& a, const auto& b) { return order(a) < order(b); });
   const auto first_new = std::find_if(models.begin(), models.end(),
                                       [&](const ModelBuild& model) { return order(model) == 2; });
-  for (auto model = models.begin(); model != first_new; ++model) ServeTogether({model, 1}, errors);
-  ServeTogether({first_new, models.end()}, errors);
+  for (auto model = models.begin(); model != first_new; ++model)
+    ServeTogether({model, 1}, {}, errors);
+  ServeTogether({first_new, models.end()}, waiting, errors);
   MutexLock lock(mutex_);
   std::erase_if(errors_, [&](const auto& entry) { return scope.Has(entry.first); });
   errors_.insert(errors.begin(), errors.end());
@@ -100,13 +102,16 @@ absl::StatusOr<ServedModels::ModelErrors> ServedModels::SwitchIn(const Scope& sc
 }
 
 // Gives the new tables of the models budgets, and switches the models one after the other.
-void ServedModels::ServeTogether(std::span<ModelBuild> models, ModelErrors& errors) {
-  DivideL2(models);
-  DivideL1(models);
+void ServedModels::ServeTogether(std::span<ModelBuild> models, std::span<const TableInfo> waiting,
+                                 ModelErrors& errors) {
+  DivideL2(models, waiting);
+  DivideL1(models, waiting);
   for (ModelBuild& model : models) {
     if (!model.changed) continue;
-    if (absl::Status status = Serve(model); !status.ok())
-      errors[model.model] = AboutModel(model.model, status);
+    const absl::Status status = Serve(model);
+    if (status.ok()) continue;
+    model.tables.clear();  // what they have of level 1 is free for the next model
+    errors[model.model] = AboutModel(model.model, status);
   }
 }
 

@@ -3,16 +3,18 @@
 //
 // Each model switches on its own. A model that cannot switch keeps its current tables.
 //
-// The budgets of a table in levels 1 and 2 are fixed when it is loaded. Models that are loaded
-// together, as at the start, divide a level together (model/budget.h). A new import of a model
-// divides what its old tables leave and what is free; a model that is loaded later, what is free. A
+// The budgets of a table in levels 1 and 2 are fixed when it is loaded. At the start all models of
+// the store divide a level together (model/budget.h), also those that are loaded one after the
+// other. A new import of a model divides what its old tables leave and what is free; if several
+// models have one, in the order of the store. A model that is loaded later divides what is free. A
 // table that is served is never created again for the sake of another. A short budget is no error:
 // a table for which too little is left is served without the level, with a warning in the log and a
 // bytes_max of 0 in the statistics.
 //
 // Running lookups finish on the tables that they started with. A table whose incarnation is
-// unchanged keeps its caches and their rows. During a switch, level 2 may hold the rows of the old
-// and the new tables together. A switch waits for running changes of the model's tables, for
+// unchanged keeps its caches and their rows (except in a store that only reads: there it is opened
+// again when the writer has changed it). During a switch, level 2 may hold the rows of the old and
+// the new tables together. A switch waits for running changes of the model's tables, for
 // kWriterWaitMax, and keeps writers out until it has ended (serving/model_registry.h).
 //
 // Thread-safe.
@@ -156,11 +158,14 @@ class ServedModels {
   std::vector<ModelBuild> EmptiedModels(const Scope& scope,
                                         const std::vector<DesiredModel>& desired) const;
   bool WantsL2(const std::string& table) const;
-  BudgetRequest RequestFor(const TableBuild& table) const;
+  BudgetRequest RequestFor(const TableInfo& table) const;
   static bool IsKept(std::span<const ModelBuild> models, const std::string& table);
-  void DivideL2(std::span<ModelBuild> models) const HPS_REQUIRES(change_mutex_);
-  void DivideL1(std::span<ModelBuild> models) const;
-  void ServeTogether(std::span<ModelBuild> models, ModelErrors& errors) HPS_REQUIRES(change_mutex_);
+  absl::StatusOr<std::vector<TableInfo>> WaitingTables(std::span<const ModelBuild> models) const;
+  void DivideL2(std::span<ModelBuild> models, std::span<const TableInfo> waiting) const
+      HPS_REQUIRES(change_mutex_);
+  void DivideL1(std::span<ModelBuild> models, std::span<const TableInfo> waiting) const;
+  void ServeTogether(std::span<ModelBuild> models, std::span<const TableInfo> waiting,
+                     ModelErrors& errors) HPS_REQUIRES(change_mutex_);
   absl::Status Serve(ModelBuild& building) HPS_REQUIRES(change_mutex_);
   absl::StatusOr<OpenedSharedTable> OpenLossy(const TableBuild& table) const;
   // Without a table: it is served without level 2.

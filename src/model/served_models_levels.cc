@@ -1,12 +1,10 @@
 // ServedModels: the budgets of tables in levels 1 and 2.
 #include <algorithm>
-#include <utility>
+#include <iterator>
 
-#include "absl/strings/str_cat.h"
-#include "base/logging.h"
+#include "base/macros.h"
 #include "model/served_models.h"
 #include "types/names.h"
-#include "types/units.h"
 
 namespace hps {
 
@@ -25,11 +23,12 @@ bool ServedModels::WantsL2(const std::string& table) const {
   return overrides == nullptr || (overrides->l2_share != 0.0 && overrides->l2_bytes != uint64_t{0});
 }
 
-BudgetRequest ServedModels::RequestFor(const TableBuild& table) const {
-  const TableSpec& spec = table.l3->spec();
-  BudgetRequest request = {.least_bytes = parts_.l2->bytes_for(1, spec.row_bytes())};
-  request.needed_bytes = std::max(
-      request.least_bytes, parts_.l2->bytes_for(table.l3->Info().row_count, spec.row_bytes()));
+BudgetRequest ServedModels::RequestFor(const TableInfo& table) const {
+  const TableSpec& spec = table.spec;
+  BudgetRequest request = {.least_bytes = parts_.l2->bytes_for(1, spec.row_bytes()),
+                           .table = spec.name};
+  request.needed_bytes =
+      std::max(request.least_bytes, parts_.l2->bytes_for(table.row_count, spec.row_bytes()));
   if (const TableConfig* overrides = OverrideOf(spec.name)) {
     request.share = overrides->l2_share;
     request.fixed_bytes = overrides->l2_bytes;
@@ -49,16 +48,38 @@ bool ServedModels::IsKept(std::span<const ModelBuild> models, const std::string&
   return true;
 }
 
+// The tables of models that the store has and that were not loaded yet, and are not among `models`.
+// Triton, for one, loads the models of a store one after the other.
+absl::StatusOr<std::vector<TableInfo>> ServedModels::WaitingTables(
+    std::span<const ModelBuild> models) const {
+  HPS_ASSIGN_OR_RETURN(std::vector<DesiredModel> stored, DesiredModelsIn({}));
+  std::vector<TableInfo> waiting;
+  for (DesiredModel& model : stored) {
+    const bool is_among = std::any_of(models.begin(), models.end(), [&](const ModelBuild& build) {
+      return build.model == model.model;
+    });
+    if (is_among || parts_.registry->Find(model.model) != nullptr) continue;
+    std::move(model.tables.begin(), model.tables.end(), std::back_inserter(waiting));
+  }
+  return waiting;
+}
+
 // Divides among the new tables of `models` what is free of level 2, and what their old tables will
-// leave. Tables that are served keep their budgets.
-void ServedModels::DivideL2(std::span<ModelBuild> models) const {
+// leave. Tables that are served keep their budgets; those that wait keep a part free.
+void ServedModels::DivideL2(std::span<ModelBuild> models,
+                            std::span<const TableInfo> waiting) const {
   if (!parts_.l2->is_budgeted()) return;
-  uint64_t bytes_left = parts_.config->l2.bytes_max;
-  std::set<std::string> holders;
+  LevelRoom room = {.level = "level 2",
+                    .setting = "l2.bytes_max",
+                    .without = parts_.l2->is_layered()
+                                   ? "is in Redis only, without a part in memory"
+                                   : "is served without level 2",
+                    .bytes_max = parts_.config->l2.bytes_max,
+                    .bytes_left = parts_.config->l2.bytes_max};
   for (const auto& [table, bytes] : l2_bytes_) {
     if (bytes == 0 || !IsKept(models, table)) continue;
-    bytes_left -= bytes;
-    holders.insert(ModelOf(table));
+    room.bytes_left -= bytes;
+    room.holders.insert(ModelOf(table));
   }
   std::vector<TableBuild*> fresh;
   std::vector<BudgetRequest> requests;
@@ -66,29 +87,31 @@ void ServedModels::DivideL2(std::span<ModelBuild> models) const {
     for (TableBuild& table : model.tables) {
       if (table.l3 == nullptr) continue;
       fresh.push_back(&table);
-      requests.push_back(RequestFor(table));
+      requests.push_back(RequestFor(table.l3->Info()));
     }
   }
-  const std::vector<uint64_t> parts = DivideBudget(bytes_left, requests);
-  for (size_t i = 0; i < fresh.size(); ++i) {
-    fresh[i]->l2_bytes = parts[i];
-    if (parts[i] != 0 || !requests[i].wants_any()) continue;
-    LogWarning(
-        absl::StrCat("table '", fresh[i]->l3->spec().name, "' is ",
-                     parts_.l2->is_layered() ? "in Redis only, without a part in memory"
-                                             : "served without level 2",
-                     ": it needs at least ", FormatByteSize(requests[i].least_bytes),
-                     ", and less of l2.bytes_max = ", FormatByteSize(parts_.config->l2.bytes_max),
-                     " is left", WhatGivesRoom(holders)));
+  for (const TableInfo& table : waiting) {
+    requests.push_back(RequestFor(table));
+    requests.back().waits = true;
   }
+  const std::vector<uint64_t> parts = DivideRoom(room, requests);
+  for (size_t i = 0; i < fresh.size(); ++i) fresh[i]->l2_bytes = parts[i];
 }
 
 // Likewise level 1.
-void ServedModels::DivideL1(std::span<ModelBuild> models) const {
+void ServedModels::DivideL1(std::span<ModelBuild> models,
+                            std::span<const TableInfo> waiting) const {
   if (parts_.l1 == nullptr) return;
   std::vector<TableBuild*> fresh;
   std::vector<DeviceLevel::Demand> demands;
   std::vector<const LiveTable*> replaced;
+  const auto add = [&](const TableInfo& info, bool waits) {
+    demands.push_back({.spec = info.spec, .row_count = info.row_count, .waits = waits});
+    if (const TableConfig* overrides = OverrideOf(info.spec.name)) {
+      demands.back().share = overrides->l1_share;
+      demands.back().fixed_bytes = overrides->l1_bytes;
+    }
+  };
   for (ModelBuild& model : models) {
     if (const LiveModel* state = parts_.registry->Find(model.model)) {
       for (const std::shared_ptr<LiveTable>& table : state->Tables())
@@ -97,14 +120,10 @@ void ServedModels::DivideL1(std::span<ModelBuild> models) const {
     for (TableBuild& table : model.tables) {
       if (table.l3 == nullptr) continue;
       fresh.push_back(&table);
-      const TableSpec& spec = table.l3->spec();
-      demands.push_back({.spec = &spec, .row_count = table.l3->Info().row_count});
-      if (const TableConfig* overrides = OverrideOf(spec.name)) {
-        demands.back().share = overrides->l1_share;
-        demands.back().fixed_bytes = overrides->l1_bytes;
-      }
+      add(table.l3->Info(), false);
     }
   }
+  for (const TableInfo& table : waiting) add(table, true);
   const std::vector<uint64_t> parts = parts_.l1->Divide(demands, replaced);
   for (size_t i = 0; i < fresh.size(); ++i) fresh[i]->l1_bytes = parts[i];
 }

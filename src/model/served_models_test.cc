@@ -182,6 +182,30 @@ TEST_F(ServedModelsTest, ModelsThatAreLoadedTogetherDivideTheLevel) {
               ElementsAre(Pair("big/t", 4'870), Pair("new/t", 4'870), Pair("small/t", Need(10))));
 }
 
+// As Triton loads them, in any order.
+TEST_F(ServedModelsTest, ModelsThatAreLoadedOneByOneDivideTheLevelToo) {
+  store_.Put("a/t", 5'000);
+  store_.Put("b/t", 5'000);
+  store_.Put("c/t", 5'000);
+  EXPECT_TRUE(models_->Load("b").ok());
+  EXPECT_TRUE(models_->Load("a").ok());
+  EXPECT_THAT(Budgets(), ElementsAre(Pair("a/t", 3'333), Pair("b/t", 3'333)));
+  EXPECT_TRUE(models_->Unload("b").ok());
+  EXPECT_TRUE(Switch().empty());
+  EXPECT_THAT(Budgets(), ElementsAre(Pair("a/t", 3'333), Pair("c/t", 6'667)));
+}
+
+TEST_F(ServedModelsTest, AModelThatCouldNotBeLoadedAtTheStartKeepsItsPart) {
+  store_.Put("a/t", 5'000);
+  store_.Put("b/t", 5'000);
+  store_.damaged = {"b/t"};
+  EXPECT_EQ(Switch().size(), 1u);
+  EXPECT_THAT(Budgets(), ElementsAre(Pair("a/t", 5'000)));
+  store_.damaged.clear();
+  EXPECT_TRUE(Switch().empty());
+  EXPECT_THAT(Budgets(), ElementsAre(Pair("a/t", 5'000), Pair("b/t", 5'000)));
+}
+
 // Catches: a model without budget that makes every switch fail, and a table that is served and is
 // created again, or emptied, for the sake of another.
 TEST_F(ServedModelsTest, ALaterModelGetsWhatIsFree) {

@@ -25,30 +25,6 @@ size_t OnnxElementBytes(int32_t type) {
   return 0;
 }
 
-std::string_view OnnxElementName(OnnxElement type) {
-  switch (type) {
-    case OnnxElement::kUint8:
-      return "uint8";
-    case OnnxElement::kInt8:
-      return "int8";
-    case OnnxElement::kBool:
-      return "bool";
-    case OnnxElement::kFloat16:
-      return "float16";
-    case OnnxElement::kBfloat16:
-      return "bfloat16";
-    case OnnxElement::kFloat32:
-      return "float32";
-    case OnnxElement::kInt32:
-      return "int32";
-    case OnnxElement::kInt64:
-      return "int64";
-    case OnnxElement::kFloat64:
-      return "float64";
-  }
-  return "unknown";
-}
-
 std::vector<int64_t> OnnxTensor::Integers() const {
   std::vector<int64_t> values;
   if (element != OnnxElement::kInt64 && element != OnnxElement::kInt32) return values;

@@ -33,7 +33,6 @@ inline constexpr int kOnnxDimsMax = 8;
 
 // Bytes of one element; 0 for a number that is none of the types above.
 size_t OnnxElementBytes(int32_t type);
-std::string_view OnnxElementName(OnnxElement type);
 
 // A constant: an initializer, or the value of a Constant node.
 struct OnnxTensor {

@@ -13,7 +13,6 @@ TEST(OnnxGraphTest, KnowsTheBytesOfElements) {
   EXPECT_EQ(OnnxElementBytes(7), 8U);
   EXPECT_EQ(OnnxElementBytes(8), 0U);  // strings
   EXPECT_EQ(OnnxElementBytes(-1), 0U);
-  EXPECT_EQ(OnnxElementName(OnnxElement::kBfloat16), "bfloat16");
 }
 
 TEST(OnnxGraphTest, ReadsIntegers) {

@@ -1,7 +1,7 @@
 // One incarnation of one table as it is served: its schema, its default row and its levels.
 //
 // The composition makes a LiveTable. It belongs to the model snapshots that name it, and is carried
-// over from one snapshot to the next while its incarnation and budgets stay the same. It is freed,
+// over from one snapshot to the next while its incarnation stays the same. It is freed,
 // with its level handles (L2's pages, L3's pinned column family), when the last of those snapshots
 // has been reclaimed: never on the read path.
 //

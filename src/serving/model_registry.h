@@ -2,9 +2,8 @@
 //
 // A table has at most one writer at a time: its applier, which holds a WriteLease for each change.
 // A switch of a model (load, unload, import, drop) holds a SwitchLease: it waits for the writers of
-// the model's tables, for a bounded time, and writers wait until it has ended. A switch may create
-// the levels of a table again, with rows copied from the old ones, so a change that runs at the
-// same time could be lost.
+// the model's tables, for a bounded time, and writers wait until it has ended. A switch replaces
+// the tables that writers change, so a change that runs at the same time could be lost.
 //
 // Thread-safe. Must outlive its leases, and everything that LiveModel must outlive.
 #pragma once

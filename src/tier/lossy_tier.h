@@ -110,10 +110,9 @@ inline void FetchEach(std::span<TableFetch> fetches, Deadline deadline) {
 
 // What holds for all tables of a level.
 struct LossyTraits {
-  bool enumerable = true;  // Statistics counts what is held
-  bool budgeted = true;    // a table has a budget; else OpenTable ignores `bytes_max`
-  bool layered = false;    // a table has a near part, which has the budget, and a far part without
-                           // one; a budget that is too small makes a table of the far part alone
+  bool budgeted = true;  // a table has a budget; else OpenTable ignores `bytes_max`
+  bool layered = false;  // a table has a near part, which has the budget, and a far part without
+                         // one; a budget that is too small makes a table of the far part alone
 };
 
 // A level that makes tables within a byte budget. Thread-safe.

@@ -141,7 +141,8 @@ bool SharedStore::IsServed(const std::string& model) const {
                      [&](const ServedModel* served) { return served->name() == model; });
 }
 
-// A load divides the levels' memory again: versions with the old levels would keep them.
+// Several models of Triton may be one model of the store. A load through one of them switches that
+// model, and the others' versions would keep the old tables in memory.
 void SharedStore::RefreshOthers() {
   for (ServedModel* model : models_) {
     const ModelVersionRef now = model->version();

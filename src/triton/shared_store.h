@@ -71,7 +71,7 @@ class SharedStore {
   size_t lookup_keys_max() const { return LookupKeysMax(config_, store_->models()); }
 
   // Commits what was imported beside this process, switches the model to it, and serves it with
-  // sessions for `slot_count` instances. Other models whose levels this has changed follow.
+  // sessions for `slot_count` instances. Other models of Triton over the same model follow.
   // Errors: NOT_FOUND (names the nearest model); those of ModelManager::Load and
   // ModelVersion::Open. A model that is served already keeps what it serves then, and its operator
   // can load it again. The first load of a model only warns in the log, if an earlier version can

@@ -58,12 +58,12 @@ class BenchCommandTest(support.CommandTestCase):
         self.assertIn(f"hps: PERMISSION_DENIED: '{beside}' can't be started", done.stderr)
 
     def test_where_there_is_none_it_says_how_to_build_it(self) -> None:
-        done = self.run_bench("bench", "l2", path=self.directory)
-        self.assertEqual((done.returncode, done.stdout), (1, ""))
-        line = (f"hps: NOT_FOUND: bench: there is no hps-bench in {self.alone.parent} or on the "
+        line = (f"hps: NOT_FOUND: bench: there is no hps-bench beside {self.alone} or on the "
                 "PATH; `make build` in the source tree of hps builds it as "
                 "build/cpu/bin/hps-bench\n")
-        self.assertEqual(done.stderr, line)
+        for path in (self.directory, "", f"{self.directory}:{self.alone}"):  # the last: a file
+            done = self.run_bench("bench", "l2", path=path)
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (1, "", line))
         done = self.run_bench("bench", "l2", "--json", path=self.directory)
         self.assertEqual(done.returncode, 1)
         self.assertEqual(json.loads(done.stdout)["error"]["code"], "NOT_FOUND")

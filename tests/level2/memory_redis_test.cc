@@ -28,8 +28,9 @@ std::unique_ptr<LossyTier> TierOn(const RedisConfig& config) {
 
 INSTANTIATE_TEST_SUITE_P(MemoryRedis, LossyTierContract,
                          ::testing::Values(RedisContractFactory("standalone", StandaloneRedis,
-                                                                TierOn),
-                                           RedisContractFactory("cluster", ClusterOfRedis, TierOn)),
+                                                                TierOn, /*counts=*/true),
+                                           RedisContractFactory("cluster", ClusterOfRedis, TierOn,
+                                                                /*counts=*/true)),
                          LossyTierName);
 
 std::vector<Key> Keys(size_t count) {

@@ -130,6 +130,8 @@ class LayersTest(PlantedTest):
                  "target_link_libraries(hps_base PUBLIC hps_tier)", "base/ must not link tier/"),
                 ("cli/CMakeLists.txt", "target_link_libraries(hps PRIVATE hps_query)",
                  "cli/ must not link query/"),
+                ("cli/CMakeLists.txt", "hps_library(cli SOURCES a.cc DEPENDS model bench)",
+                 "cli/ must not link bench/"),
                 ("src/l2_memory/CMakeLists.txt",
                  "hps_library(l2_memory SOURCES a.cc LIBRARIES CUDA::cudart_static)",
                  "CUDA does not belong into l2_memory/"),

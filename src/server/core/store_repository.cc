@@ -120,8 +120,8 @@ void StoreRepository::Close() {
   for (ServerModel* model : models_.models()) model->SetUnavailable("the server is shutting down");
 }
 
-// A load may have re-created levels of other models, because budgets are divided again. A version
-// of such a model is replaced, too: it would keep the old levels in memory.
+// A load of one model may have committed imports of others, and the state of each counts for
+// readiness, so all models are visited.
 absl::Status StoreRepository::Refresh(std::string_view only) {
   bool any_failed = false;
   absl::Status first_error;
