@@ -206,7 +206,7 @@ TEST(ArgumentsTest, NamesAreCheckedBeforeAnythingIsTouched) {
   ExpectUsageError({"import", "--store", "s", "--model", "a/b", "--from", "p"},
                    "--model: 'a/b': a model's name holds no '/'");
   ExpectUsageError({"import", "--store", "s", "--model", "a b", "--from", "p"},
-                   "--model: 'a b' is no model's name: 1 to 120 characters a-z A-Z 0-9 _ -");
+                   "--model: 'a b' is not a model's name: 1 to 120 characters a-z A-Z 0-9 _ -");
 }
 
 // Catches: the next option taken for the value of "--option=".

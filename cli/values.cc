@@ -72,7 +72,7 @@ absl::Status CheckModelName(const std::string& text) {
   if (text.find('/') != std::string::npos)
     return absl::InvalidArgumentError(Quoted(text) + ": a model's name holds no '/'");
   if (ValidateTableName(text + "/t").ok()) return absl::OkStatus();  // any table's name behind it
-  return absl::InvalidArgumentError(absl::StrCat(Quoted(text), " is no model's name: 1 to ",
+  return absl::InvalidArgumentError(absl::StrCat(Quoted(text), " is not a model's name: 1 to ",
                                                  kNameBytesMax, " characters a-z A-Z 0-9 _ -"));
 }
 

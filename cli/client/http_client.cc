@@ -217,7 +217,8 @@ absl::Status StatusOf(int code, const std::string& server) {
   const std::string message = absl::StrCat(server, " answered ", code);
   if (code == 200) return absl::OkStatus();
   if (code == 401) return absl::UnauthenticatedError(message + ": it asks for a token");
-  if (code == 404) return absl::NotFoundError(message + ": this is no hps server, or an older one");
+  if (code == 404)
+    return absl::NotFoundError(message + ": this is not an hps server, or an older one");
   return absl::UnavailableError(message);
 }
 
@@ -266,8 +267,9 @@ std::string Encode(const HttpServerAddress& server, const HttpRequest& request,
 
 absl::StatusOr<HttpServerAddress> ParseServerUrl(const std::string& url) {
   const auto wrong = [&url] {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", url, "' is no server: expected http://HOST:PORT or https://HOST:PORT"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", url,
+        "' is not the address of a server: expected http://HOST:PORT or https://HOST:PORT"));
   };
   HttpServerAddress address;
   std::string_view rest = url;

@@ -244,7 +244,7 @@ absl::StatusOr<TopFigures> ComputeTopFigures(const std::string& before, const st
     return figures;
   } catch (const Json::exception& error) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the answer is no overview of an hps server: ", error.what()));
+        absl::StrCat("the answer is not an overview of an hps server: ", error.what()));
   }
 }
 

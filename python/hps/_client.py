@@ -149,7 +149,7 @@ class Client:
             array = np.ascontiguousarray(np.asarray(value))
             datatype = self._datatype(array)
             if datatype is None:
-                raise InvalidArgumentError(f"input '{name}': {array.dtype} is no type of the "
+                raise InvalidArgumentError(f"input '{name}': {array.dtype} is not a type of the "
                                            f"protocol")
             tensors.append(self._input(text(name, "inputs"), array, datatype))
         wanted = [self._triton.InferRequestedOutput(text(name, "outputs"))

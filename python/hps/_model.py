@@ -73,5 +73,5 @@ def _tensor(name: str, value: Any) -> tuple[str, str, list[int], np.ndarray]:
     shape = list(array.shape)
     datatype = _DATATYPES.get(array.dtype.name)
     if datatype is None or not array.dtype.isnative:
-        raise InvalidArgumentError(f"input '{name}': {array.dtype} is no type of the protocol")
+        raise InvalidArgumentError(f"input '{name}': {array.dtype} is not a type of the protocol")
     return name, datatype, shape, np.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -16,8 +16,8 @@ namespace hps {
 // `setting` is what names the file; an empty path is no file. `allowed` is
 // [server.security] secrets_readable_by_all: if true, the finding is a warning in the log. Nullopt:
 // nothing can allow it, where there is no such setting.
-// Errors: FAILED_PRECONDITION if every user may read the file. A path that is no regular file, or
-// is not there, is left to its reader.
+// Errors: FAILED_PRECONDITION if every user may read the file. A path that is not there, or is not
+// a regular file, is left to its reader.
 absl::Status CheckSecretFile(const std::string& setting, const std::string& path,
                              std::optional<bool> allowed = std::nullopt);
 

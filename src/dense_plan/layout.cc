@@ -92,7 +92,7 @@ MaybeView Transpose(const LayoutCall& call, const PlanView& in) {
   std::sort(sorted.begin(), sorted.end());
   for (size_t d = 0; d < sorted.size(); ++d) {
     if (sorted[d] != static_cast<int64_t>(d) || order.size() != in.dims.size())
-      return absl::InvalidArgumentError("its 'perm' is no order of the dimensions");
+      return absl::InvalidArgumentError("its 'perm' is not an order of the dimensions");
   }
   if (in.is_batched && order.front() != 0) return BatchMoves();
   return TransposeOf(in, order);

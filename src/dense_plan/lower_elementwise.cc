@@ -96,7 +96,7 @@ absl::Status CheckElement(const PlanValue& value) {
       IsBoolean(value.element)) {
     return absl::OkStatus();
   }
-  return absl::UnimplementedError("it computes with integers that are no constants");
+  return absl::UnimplementedError("it computes with integers that are not constant");
 }
 
 bool IsUsedOnce(PlanState& state, const OnnxNode& node, size_t input) {

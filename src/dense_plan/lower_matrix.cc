@@ -57,7 +57,7 @@ std::optional<std::vector<float>> RowOf(const PlanConstant& constant, int64_t n)
 
 absl::Status MatMulByConstant(PlanState& state, const OnnxNode& node, const PlanConstant& b) {
   if (!b.IsFloat() || b.dims.size() < 2)
-    return absl::UnimplementedError("its second input is no matrix of floats");
+    return absl::UnimplementedError("its second input is not a matrix of floats");
   for (size_t d = 0; d + 2 < b.dims.size(); ++d) {
     if (b.dims[d] != 1) return absl::UnimplementedError("its constant has a batch of matrices");
   }
@@ -172,7 +172,7 @@ absl::Status MatMulBatched(PlanState& state, const OnnxNode& node) {
 absl::Status LowerGemm(PlanState& state, const OnnxNode& node) {
   const PlanConstant* const b = node.inputs.size() < 2 ? nullptr : state.Constant(node.inputs[1]);
   if (b == nullptr || !b->IsFloat() || b->dims.size() != 2)
-    return absl::UnimplementedError("its second input is no constant matrix");
+    return absl::UnimplementedError("its second input is not a constant matrix");
   if (node.Integer("transA", 0) != 0) return absl::UnimplementedError("its batch is transposed");
   const bool is_transposed = node.Integer("transB", 0) != 0;
   const PlanValue& a = state.Value(node.inputs[0]);
@@ -186,7 +186,7 @@ absl::Status LowerGemm(PlanState& state, const OnnxNode& node) {
     const PlanConstant* const c = state.Constant(node.inputs[2]);
     if (c == nullptr) return absl::UnimplementedError("its third input is not constant");
     const std::optional<std::vector<float>> bias = RowOf(*c, gemm.n);
-    if (!bias.has_value()) return absl::UnimplementedError("its third input is no row");
+    if (!bias.has_value()) return absl::UnimplementedError("its third input is not a row");
     gemm.bias = *bias;
     for (float& value : gemm.bias) value *= node.Float("beta", 1.0F);
   }

@@ -133,7 +133,8 @@ absl::Status LowerLayerNormalization(PlanState& state, const OnnxNode& node) {
     if (i >= node.inputs.size() || node.inputs[i].empty()) continue;
     const PlanConstant* const constant = state.Constant(node.inputs[i]);
     if (constant == nullptr || !constant->IsFloat() || constant->ElementCount() != width)
-      return absl::UnimplementedError("its scale and bias are no constants of its last dimensions");
+      return absl::UnimplementedError(
+          "its scale and bias are not constant along its last dimensions");
     (i == 1 ? step.scale : step.bias) = state.AddWeights(constant->floats);
   }
   const OnnxElement element = value.element;

@@ -335,7 +335,7 @@ absl::Status Converter::ReadRedis(Section& section) {
         !absl::SimpleAtoi(nodes.back().substr(host.size() + 1), &port) || port == 0 ||
         port > UINT16_MAX) {
       return Invalid(section.Place("address"),
-                     absl::StrCat("'", address, "' is no address of a Redis server: expected ",
+                     absl::StrCat("'", address, "' is not the address of a Redis server: expected ",
                                   "host[:port]"));
     }
   }

@@ -81,7 +81,7 @@ absl::Status ReadAndCheck() {
   struct stat file {};
   if (::fstat(STDIN_FILENO, &file) != 0 || file.st_size < 0 ||
       static_cast<uint64_t>(file.st_size) > kNetworkBytesMax) {
-    return absl::InvalidArgumentError("standard input is no network");
+    return absl::InvalidArgumentError("standard input is not a network");
   }
   LimitMemory(static_cast<size_t>(file.st_size));
   ModelNetwork network;

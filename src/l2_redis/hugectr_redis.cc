@@ -195,7 +195,7 @@ absl::Status HugectrRedis::ListTablesOf(RedisSession& session,
   }
   return absl::DataLossError(absl::StrCat(
       "redis server ", session.address().Text(), ": SCAN did not end within ", replies_max,
-      " replies, and the server says that it has ", key_count, " keys: this is no sound Redis"));
+      " replies, and the server says that it has ", key_count, " keys: this Redis is damaged"));
 }
 
 absl::Status HugectrRedis::NoteHashes(const std::vector<Reply>& names,

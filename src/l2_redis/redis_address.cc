@@ -29,7 +29,7 @@ absl::StatusOr<RedisAddress> ParseRedisAddress(const std::string& text) {
   const auto invalid = [&text] {
     return absl::InvalidArgumentError(
         absl::StrCat("'", text,
-                     "' is no address of a Redis server: expected host:port, [IPv6]:port or "
+                     "' is not the address of a Redis server: expected host:port, [IPv6]:port or "
                      "unix:/path"));
   };
   RedisAddress address;

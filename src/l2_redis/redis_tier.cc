@@ -75,7 +75,7 @@ absl::StatusOr<OpenedSharedTable> OpenHugectrTable(const std::shared_ptr<RedisCl
   }
   if (info.spec.dtype != Dtype::kFloat32) {
     return absl::FailedPreconditionError(
-        "its rows are no float32, which those of HugeCTR HPS in Redis are "
+        "its rows are not float32, as those of HugeCTR HPS in Redis are "
         "(l2.redis.hugectr_import_id)");
   }
   return OpenedSharedTable{

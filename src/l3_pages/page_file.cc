@@ -75,7 +75,7 @@ absl::StatusOr<std::unique_ptr<PageFile>> PageFile::Open(const Options& options)
   if (!headers.first.has_value() && !headers.last.has_value()) {
     HPS_RETURN_IF_ERROR(headers.read_error);
     return absl::DataLossError(absl::StrCat(
-        options.path, ": neither header nor footer is intact: this is no complete page file"));
+        options.path, ": neither header nor footer is intact: this is not a complete page file"));
   }
   const PageFileDescription& description = headers.last ? *headers.last : *headers.first;
   HPS_RETURN_IF_ERROR(CheckDescription(description, options, file_bytes));

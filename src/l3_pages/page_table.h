@@ -83,7 +83,7 @@ class PageTable {
     Part part;
     std::unique_ptr<PageFile> file{};  // null: lost, or unreadable
     uint64_t cache_file = 0;           // its number in the reader's cache; 0: is not cached
-    absl::Status unreadable{};         // the error of the disk because of which it did not open
+    absl::Status unreadable{};         // why it could not be opened: an error of the disk
   };
 
   PageTable(size_t row_bytes, PageReader& reader) : row_bytes_(row_bytes), reader_(reader) {}

@@ -125,7 +125,7 @@ TEST_F(ModelNetworkTest, AFileInItsPlaceThatIsWrongIsNamed) {
     for (const absl::Status& status : {loaded, models[0].load_status}) {
       EXPECT_THAT(MessageForClients(status), HasSubstr("[[model]] dense = \"newer.onnx\": "));
       EXPECT_THAT(MessageForClients(status),
-                  HasSubstr(bytes.empty() ? "there is no such file" : "it is no ONNX model"));
+                  HasSubstr(bytes.empty() ? "there is no such file" : "it is not an ONNX model"));
       EXPECT_THAT(MessageForClients(status), ::testing::Not(HasSubstr(directory_)));
     }
   }

@@ -236,7 +236,7 @@ absl::StatusOr<OnnxModel> OnnxModel::Make(std::span<const std::byte> bytes,
   }
   OnnxModel model(std::make_unique<::onnx::ModelProto>());
   if (!model.proto_->ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
-    return absl::InvalidArgumentError("it is no ONNX model: protobuf can't read it");
+    return absl::InvalidArgumentError("it is not an ONNX model: protobuf can't read it");
   HPS_RETURN_IF_ERROR(CheckParts(*model.proto_));
   HPS_ASSIGN_OR_RETURN(model.graph_.opset, OwnOpset(*model.proto_));
   GraphReader reader(*model.proto_->mutable_graph(), folder, limits.bytes_max - bytes.size(),

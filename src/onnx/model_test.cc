@@ -202,7 +202,7 @@ TEST_F(ExternalDataTest, IsCheckedAgainstItsFile) {
   Set("offset", "18446744073709551615");
   EXPECT_EQ(Read().status().code(), absl::StatusCode::kInvalidArgument);
   Set("offset", "4x");
-  EXPECT_THAT(std::string(Read().status().message()), HasSubstr("is no number"));
+  EXPECT_THAT(std::string(Read().status().message()), HasSubstr("is not a number"));
   Set("offset", "4");
   Set("length", "9");
   EXPECT_THAT(std::string(Read().status().message()), HasSubstr("needs 8 bytes, it has 9"));

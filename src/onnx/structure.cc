@@ -92,7 +92,8 @@ bool AddWeights(std::span<const std::byte> message, size_t depth, uint64_t& byte
 absl::StatusOr<uint64_t> OnnxStructureBytes(std::span<const std::byte> file) {
   uint64_t weights = 0;
   if (!AddWeights(file, 0, weights))
-    return absl::InvalidArgumentError("it is no ONNX model: its bytes are no protobuf message");
+    return absl::InvalidArgumentError(
+        "it is not an ONNX model: its bytes are not a protobuf message");
   return file.size() - weights;
 }
 

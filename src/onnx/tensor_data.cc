@@ -92,7 +92,7 @@ absl::StatusOr<ExternalPlace> ReadPlace(const ::onnx::TensorProto& tensor) {
     const std::string& text = entry.value();
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (error != std::errc() || end != text.data() + text.size())
-      return Refused(tensor, absl::StrCat("the ", entry.key(), " of its data is no number"));
+      return Refused(tensor, absl::StrCat("the ", entry.key(), " of its data is not a number"));
     (entry.key() == "offset" ? place.offset : place.length.emplace()) = number;
   }
   if (place.location.empty()) return Refused(tensor, "the file of its data is not named");

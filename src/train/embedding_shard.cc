@@ -61,7 +61,7 @@ absl::Status EmbeddingShard::Backward(StepIndex& step, const StepGradient& gradi
   if (gradient.gradients.size() % dim != 0) {
     return absl::InvalidArgumentError(absl::StrCat("embedding table ", options().name, ": ",
                                                    gradient.gradients.size(),
-                                                   " gradients are no rows of ", dim));
+                                                   " gradients are not rows of ", dim));
   }
   const GradientPiece piece{gradient.gradients.size() / dim, gradient.gradients.data()};
   return BackwardPieces(step, {&piece, 1}, {gradient.learning_rate, gradient.scale});

@@ -192,9 +192,10 @@ absl::Status RequestBatch::Plan(Call& call, const ModelVersion& version) const {
                    " bytes; [server] bytes_in_flight_max is ", server.bytes_in_flight_max));
 }
 
-// Triton names every declared output for a client that names none. So all of them are wanted where
-// the request has the inputs for them, and else those that go with its inputs. Of outputs that hps
-// has declared itself, many say the same, and a client wants all of them hardly ever.
+// For a client that names no output, Triton names every declared one. So the outputs are taken as
+// named if the request has the inputs for all of them; otherwise those are answered that belong to
+// its inputs. Many outputs that hps itself declares have the same content, and a client hardly ever
+// wants them all.
 absl::Status RequestBatch::PlanOutputs(Call& call, const ModelVersion& version) const {
   const PlanLimits limits = {.response_bytes_max =
                                  model_.store()->config().server.response_bytes_max};

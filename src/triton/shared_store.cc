@@ -108,8 +108,9 @@ absl::Status SharedStore::Load(ServedModel& model, size_t slot_count) {
     return was_served ? BehindTheSwitch(opened.status()) : opened.status();
   }
   if (!loaded.ok()) {
-    LogWarning(absl::StrCat("a load has failed, and its model is served all the same: ",
-                            TextForLog(loaded)));
+    LogWarning(
+        absl::StrCat("the load of model '", model.name(),
+                     "' has failed, and its current tables are served: ", TextForLog(loaded)));
   }
   {
     MutexLock lock(model.mutex_);

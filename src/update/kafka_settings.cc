@@ -92,7 +92,7 @@ absl::StatusOr<std::string> ReadValueFile(const std::string& name,
   const std::string what = absl::StrCat("Kafka setting '", name, "': file ", path.string());
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) {
-    return absl::NotFoundError(absl::StrCat(what, " does not exist or is no regular file"));
+    return absl::NotFoundError(absl::StrCat(what, " does not exist or is not a regular file"));
   }
   std::ifstream file(path, std::ios::binary);
   if (!file) return absl::ErrnoToStatus(errno, absl::StrCat(what, " can't be opened"));

@@ -92,7 +92,7 @@ class TokenTest(support.ServerTestCase):
         self.file.unlink()
         os.mkfifo(self.file)  # nobody writes to it: who waited for that would hang
         server.process.send_signal(signal.SIGHUP)
-        self.await_log("token_file: " + str(self.file) + " is no regular file")
+        self.await_log("token_file: " + str(self.file) + " is not a regular file")
         self.assertEqual(self.status(server, "/v2", TOKEN), 200)
         self.assertEqual(self.status(server, "/v2"), 401)
         self.assertEqual(server.stop(), 0)
@@ -100,7 +100,7 @@ class TokenTest(support.ServerTestCase):
                                str(self.directory / "hps.toml")], timeout=WAIT_S,
                               capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stderr, "^hps: INVALID_ARGUMENT: .*no regular file\n$")
+        self.assertRegex(done.stderr, "^hps: INVALID_ARGUMENT: .*not a regular file\n$")
 
     def test_a_token_that_all_may_read_is_refused(self) -> None:
         server = self.serve_ready(security=self.security)
@@ -133,7 +133,7 @@ class TokenTest(support.ServerTestCase):
         self.await_log("certificates and token were read again")
         self.assertEqual(server.stop(), 0)
         for told in ("ready after", f"model '{MODEL}' was unloaded", f"model '{MODEL}' was loaded",
-                     "a model was not loaded: NOT_FOUND", "draining", "drained"):
+                     "the load of model 'none' has failed: NOT_FOUND", "draining", "drained"):
             self.await_log(told)
 
     def test_a_load_takes_no_parameters(self) -> None:

@@ -359,7 +359,8 @@ class LifeTest(TritonTestCase):
         self.triton.unload(MODEL)
         self.load()
         assert_version(3)
-        self.assertIn("is served all the same", self.triton.log.read_text())
+        self.assertIn("' has failed, and its current tables are served: ",
+                      self.triton.log.read_text())
 
     def test_models_share_a_store_that_ends_with_the_last(self) -> None:
         other = self.directory / "other" / "t"

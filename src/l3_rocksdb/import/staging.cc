@@ -94,8 +94,7 @@ void AddFiles(RecordWriter& record, const std::vector<StagedFile>& files) {
 std::vector<StagedFile> TakeFiles(RecordReader& reader) {
   std::vector<StagedFile> files;
   const uint32_t count = reader.Take<uint32_t>();
-  // The checksum was correct, so `count` is as written. A wrong count would end at the end of the
-  // bytes.
+  // The checksum was correct, so `count` is as written; the reader ends at the end of the bytes.
   for (uint32_t i = 0; i < count && reader.good(); ++i) {
     StagedFile file;
     for (std::string* field : {&file.name, &file.checksum, &file.first_key, &file.last_key})

@@ -249,7 +249,8 @@ bool FetchJob::L1Takes(const Spec& spec) {
          spec.epoch >= spec.table->l1_epoch(spec.cache);
 }
 
-// What is fetched from L2 is there.
+// Whether the rows that this job fetches are to be promoted into L2: rows from L3, unless L2 is
+// unusable at the moment. Rows from L2 are there already.
 bool FetchJob::L2Takes(const Spec& spec) {
   return spec.level == Level::kL3 && spec.table->l2() != nullptr &&
          !spec.table->l2_health().quarantined() && !spec.table->l2_breaker().is_open();

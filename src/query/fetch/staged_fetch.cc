@@ -90,7 +90,7 @@ void StagedFetch::FetchAhead(std::span<TableLookup> tables, std::span<QueryLooku
     if (piece_count_ > known || (team_->is_open() && team_->RunOne())) continue;
     PauseCore();
     if (idle_rounds < kRoundsWithoutPause) continue;
-    // Who waits for the rest, TakeMisses, does not keep a core.
+    // TakeMisses waits for the rest later, without keeping a core busy.
     if (idle_rounds >= kRoundsMax || service_.clock().Now() >= deadline) return;
     std::this_thread::yield();
   }
@@ -128,7 +128,7 @@ void StagedFetch::Fetch(std::span<TableLookup> tables, std::span<QueryLookup> qu
     helpers_called_ = 0;  // those of the call before have been dismissed
     Begin(tables, queries);
   }
-  // What has begun to be brought goes on to be.
+  // Pieces whose copying has begun are copied to their end.
   ahead_end_ = copied_ahead_.end > 0 ? Progress{piece_count_, bytes_} : Progress();
   AddRest(tables);
   sent_ = ahead_end_;

@@ -205,7 +205,7 @@ Deadline BatchQueue::RipeAt() const {
   return ripe_at;
 }
 
-// Wakes who waits only for something earlier than what it waits for.
+// Re-arms the timer if `due` is earlier: the thread that waits needs to wake only then.
 void BatchQueue::Arm(Deadline due) {
   const bool is_earlier = due < due_;
   due_ = due;

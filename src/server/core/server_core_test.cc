@@ -212,8 +212,9 @@ TEST_F(ServerCoreTest, TheLogSaysWhetherAModelIsServedAfterALoadThatFailed) {
               absl::FailedPreconditionError("an import is lost"));
     return testing::internal::GetCapturedStderr();
   };
-  EXPECT_NE(logged("m").find("its model is served all the same"), std::string::npos);
-  EXPECT_NE(logged("none").find("a model was not loaded"), std::string::npos);
+  EXPECT_THAT(logged("m"), HasSubstr("the load of model 'm' has failed, and its current tables "
+                                     "are served: "));
+  EXPECT_THAT(logged("none"), HasSubstr("the load of model 'none' has failed: "));
 }
 
 // Catches: the server's paths, which an error of the store names, in answers.

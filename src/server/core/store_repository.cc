@@ -79,9 +79,10 @@ absl::Status StoreRepository::Load(std::string_view name) {
   const ServerModel* const model = models_.Find(name);
   if (!loaded.ok()) {
     const bool is_served = model != nullptr && model->index_entry().state == ModelState::kReady;
-    LogWarning(absl::StrCat(is_served ? "a load has failed, and its model is served all the same: "
-                                      : "a model was not loaded: ",
-                            TextForLog(loaded)));
+    LogWarning(absl::StrCat(
+        "the load of model '", std::string(name),
+        is_served ? "' has failed, and its current tables are served: " : "' has failed: ",
+        TextForLog(loaded)));
   } else if (model != nullptr) {
     LogInfo(absl::StrCat("model '", model->name(), "' was loaded: version ",
                          model->index_entry().version));

@@ -44,7 +44,7 @@ absl::StatusOr<std::string> ReadFirstLine(const std::string& path, const std::st
     } while (got < 0 && errno == EINTR);
   }
   close(file);
-  if (got < 0) return absl::InvalidArgumentError(absl::StrCat(where, " is no regular file"));
+  if (got < 0) return absl::InvalidArgumentError(absl::StrCat(where, " is not a regular file"));
   const auto end = std::find(line.begin(), line.begin() + got, '\n');
   line.resize(static_cast<size_t>(end - line.begin()));
   if (!line.empty() && line.back() == '\r') line.pop_back();

@@ -80,7 +80,7 @@ TEST_F(TokenGuardTest, RefusesWhatIsNoRegularFile) {
   for (const std::string& path : {pipe, std::string("/dev/zero"), folder_}) {
     const absl::Status refused = TokenGuard::Create(path).status();
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << path;
-    EXPECT_NE(refused.message().find("is no regular file"), std::string::npos) << refused;
+    EXPECT_NE(refused.message().find("is not a regular file"), std::string::npos) << refused;
   }
 }
 

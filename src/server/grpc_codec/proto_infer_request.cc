@@ -54,7 +54,7 @@ constexpr size_t kUnpackedBytesMax = kKeysPerCallMax * sizeof(uint64_t);
 absl::string_view Text(std::string_view text) { return {text.data(), text.size()}; }
 
 absl::Status Malformed(const char* what) {
-  return absl::InvalidArgumentError(absl::StrCat(what, ": these bytes are no such message"));
+  return absl::InvalidArgumentError(absl::StrCat(what, ": these bytes are not such a message"));
 }
 
 absl::Status OverLimit(const char* what, size_t max) {

@@ -96,8 +96,9 @@ TEST_F(InferRequestCodecTest, UnknownFieldsAndParametersAreSkipped) {
 }
 
 TEST_F(InferRequestCodecTest, WhatIsNotTheMessageIsRefused) {
-  ExpectError("\xff", StatusCode::kInvalidArgument, "no such message");
-  ExpectError(Field(1, "m") + "\x0b", StatusCode::kInvalidArgument, "no such message");  // a group
+  ExpectError("\xff", StatusCode::kInvalidArgument, "not such a message");
+  ExpectError(Field(1, "m") + "\x0b", StatusCode::kInvalidArgument,
+              "not such a message");  // a group
   ExpectError(Number(1, 5), StatusCode::kInvalidArgument, "model name");
   ExpectError(std::string("\x0a\x7fm"), StatusCode::kInvalidArgument, "model name");
   ExpectError(Number(5, 1), StatusCode::kInvalidArgument, "ModelInferRequest");

@@ -87,7 +87,7 @@ TEST_F(CredentialsTest, WithoutATokenOnlyLocalNamesAreAnswered) {
   EXPECT_EQ(code_for("localhost", "http://evil.example/v2"), 421) << "the target's host counts";
   EXPECT_EQ(code_for("evil.example", "http://localhost/v2"), 200);
   const HttpReply reply = client->Ask("GET /v2 HTTP/1.1\r\nHost: evil.example:80\r\n\r\n");
-  EXPECT_THAT(reply.body, testing::HasSubstr("'evil.example' is no name of this server"));
+  EXPECT_THAT(reply.body, testing::HasSubstr("'evil.example' is not a name of this server"));
   EXPECT_THAT(reply.body, testing::HasSubstr("[server.security] hosts"));
   server_.reset();
   config_.token_file = Write("token", "s3cret\n");
@@ -103,7 +103,7 @@ TEST_F(CredentialsTest, AHostThatIsNoNameKeepsTheServerFromStarting) {
         StartHttpServer(parts_, "127.0.0.1:0", HttpRole::kEverything).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(status.message(),
-              absl::StrCat("[server.security] hosts: '", host, "' is no host name"));
+              absl::StrCat("[server.security] hosts: '", host, "' is not a host name"));
   }
 }
 
@@ -238,7 +238,7 @@ TEST_F(CredentialsTest, RefusesFilesThatAreWaitedFor) {
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   for (std::string* path : {&config_.tls_certificate, &config_.tls_key, &config_.tls_client_ca}) {
     const std::string file = std::exchange(*path, pipe);
-    EXPECT_THAT(std::string(refused().message()), testing::HasSubstr("is no regular file"));
+    EXPECT_THAT(std::string(refused().message()), testing::HasSubstr("is not a regular file"));
     *path = file;
   }
   const std::unique_ptr<BIO, FreeOpenSsl> plain(BIO_new_file(config_.tls_key.c_str(), "r"));

@@ -62,11 +62,12 @@ std::optional<HttpError> CheckRights(const HttpServer& server, std::string_view 
 std::optional<HttpError> CheckHead(const HttpServer& server, const RequestHead& head,
                                    const Route& route) {
   if (!server.AnswersTo(head.host)) {
-    return Refusal(421,
-                   absl::StrCat("'", PrintableText(head.host),
-                                "' is no name of this server: add it to [server.security] hosts, "
-                                "or use localhost, 127.0.0.0/8 or [::1]"),
-                   BadRequestReason::kUnknown);
+    return Refusal(
+        421,
+        absl::StrCat("'", PrintableText(head.host),
+                     "' is not a name of this server: add it to [server.security] hosts, "
+                     "or use localhost, 127.0.0.0/8 or [::1]"),
+        BadRequestReason::kUnknown);
   }
   if (!route.needs_no_token() && !server.Admits(head.authorization))
     return LacksToken(server, 401, "a bearer token is needed");

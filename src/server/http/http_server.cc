@@ -62,7 +62,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const ProtocolPart
     std::string_view name;
     if (ParseHost(host, &name) && !name.empty()) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("[server.security] hosts: '", host, "' is no host name"));
+        absl::StrCat("[server.security] hosts: '", host, "' is not a host name"));
   }
   std::unique_ptr<HttpServer> server(new HttpServer(parts, role));
   if (role == HttpRole::kEverything) {

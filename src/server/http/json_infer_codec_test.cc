@@ -306,8 +306,9 @@ TEST_F(InferCodecTest, RawBytesAreTheKeysOfOneTable) {
   EXPECT_TRUE(decoder_.wants_binary("anything"));
   decoder_.Reset();
   request_ = InferenceRequest();
-  EXPECT_EQ(decoder_.DecodeRaw(AsBytes(std::string_view(bytes).substr(1)), "user", &request_),
-            absl::InvalidArgumentError("input 'user': 23 bytes are no whole number of INT64 keys"));
+  EXPECT_EQ(
+      decoder_.DecodeRaw(AsBytes(std::string_view(bytes).substr(1)), "user", &request_),
+      absl::InvalidArgumentError("input 'user': 23 bytes are not a whole number of INT64 keys"));
   ASSERT_TRUE(decoder_.DecodeRaw({}, "user", &request_).ok());
   EXPECT_EQ(request_.inputs[0].shape.dims[0], 0);
 }

@@ -92,7 +92,7 @@ absl::Status InferDecoder::DecodeRaw(std::span<const std::byte> bytes, std::stri
                                      InferenceRequest* request) {
   if (bytes.size() % sizeof(int64_t) != 0) {
     return absl::InvalidArgumentError(absl::StrCat("input '", table, "': ", bytes.size(),
-                                                   " bytes are no whole number of INT64 keys"));
+                                                   " bytes are not a whole number of INT64 keys"));
   }
   raw_name_ = std::move(table);
   InputTensor& input = request->inputs.emplace_back();

@@ -325,7 +325,7 @@ class RequestParser::Impl final : public http::basic_parser<true> {
       return Refuse(failure, 400, "the request has two Host fields");
     }
     if (!ParseHost(value, &name)) {
-      return Refuse(failure, 400, "the Host field is no host: expected NAME or NAME:PORT");
+      return Refuse(failure, 400, "the Host field is not a host: expected NAME or NAME:PORT");
     }
     if (head->host.empty()) head->host = name;
   }

@@ -43,8 +43,8 @@ class Backlog {
   };
   class Waiter;
 
-  // What waits; part of its waiter, which outlives the backlog or is removed from it. All belongs
-  // to the backlog.
+  // A place in the backlog. It is a member of the waiter, which outlives the backlog or is removed
+  // from it; only the backlog changes it.
   struct Entry {
     explicit Entry(Waiter* source) : waiter(source) {}
 

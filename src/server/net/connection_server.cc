@@ -138,8 +138,9 @@ bool ConnectionServer::AdmitsControl(std::string_view authorization) const {
   return guard.has_token() && guard.Admits(authorization);
 }
 
-// A request that begins is read at once only when no other waits for that and there is room for it.
-// What has begun goes on, but for a thread that knows of other sockets: it could look up for long.
+// A new request is read at once only if no other one waits to be read and there is room for it. A
+// request that has begun is continued here, except by a thread that has more sockets to serve: a
+// lookup could keep it for long.
 void ConnectionServer::OnSocket(void* source, SocketEnd end, bool is_last) {
   auto* const connection = static_cast<ServedConnection*>(source);
   uint32_t events = ServedConnection::kReady;

@@ -60,7 +60,7 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Open(const std::string& addr
   }
   if (host.empty() || !IsPort(port)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("server: '", address, "' is no address: expected HOST:PORT"));
+        absl::StrCat("server: '", address, "' is not an address: expected HOST:PORT"));
   }
   std::unique_ptr<Listener> listener(new Listener);
   HPS_RETURN_IF_ERROR(listener->Bind(host, port));

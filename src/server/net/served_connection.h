@@ -51,7 +51,8 @@ class ServedConnection : public Backlog::Waiter {
   // `may_start`: this thread may begin lookups, as the server's own threads may.
   void Activate(uint32_t events, bool may_start);
 
-  // For the sweep: whether Activate(kTick) would find something to do.
+  // Whether the connection's deadline has passed, so that the sweep of the server must call
+  // Activate(kTick).
   bool IsLate(TimePoint now) const {
     return now.time_since_epoch().count() >= deadline_ns_.load(std::memory_order_relaxed);
   }
@@ -101,8 +102,8 @@ class ServedConnection : public Backlog::Waiter {
   bool Watch();
   // One of the server's threads drives it, soon.
   void Wake();
-  // Everything of it has ended, and its socket is closed: it may be opened again, with another,
-  // when no thread drives any more.
+  // The protocol's work on this connection has ended and its socket is closed. The object may be
+  // opened with another socket as soon as no thread drives it.
   void EndConnection();
 
   void SetDeadline(TimePoint deadline) {

@@ -35,7 +35,7 @@ absl::Status CheckReadable(const std::string& path, const char* setting) {
   if (access(path.c_str(), R_OK) != 0 || stat(path.c_str(), &info) != 0)
     return absl::NotFoundError(absl::StrCat(file, " can't be read"));
   if (S_ISREG(info.st_mode)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(file, " is no regular file"));
+  return absl::InvalidArgumentError(absl::StrCat(file, " is not a regular file"));
 }
 
 absl::Status Wrong(const char* setting) {
