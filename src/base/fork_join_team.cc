@@ -8,12 +8,13 @@
 namespace hps {
 namespace {
 
-// A piece takes 10 to 20 us; a helper that has not finished its last one after this has lost its
-// core, and then the caller gives up its own.
+// Close spins for the helpers at most this long, and then blocks. A piece takes 10 to 20 us: a
+// helper that needs longer has lost its core, and the caller then gives up its own core.
 constexpr Duration kCloseSpin = std::chrono::microseconds(50);
 
-// Helpers that the caller posts, and each helper in its turn: waking one costs the waker 7 us on a
-// virtual machine, and so fifteen are awake after four steps and not fifteen.
+// The caller posts this many helpers, and so does each helper when it runs. Waking a thread costs
+// the waker 7 us on a virtual machine. This way fifteen helpers are awake after four wake-ups in a
+// row, not after fifteen.
 constexpr size_t kWokenByEach = 2;
 
 }  // namespace
@@ -55,7 +56,7 @@ void ForkJoinTeam::Wake(size_t helper_count) {
 void ForkJoinTeam::Open(Work& work) {
   HPS_CHECK(work_.load(std::memory_order_relaxed) == nullptr);
   const TimePoint now = RealClock().Now();
-  // Where this call came soon after the last one, the next one is expected to.
+  // If this call came soon after the last one, the next call is expected to come soon.
   const bool lingers = now - closed_at_ <= pool_.options_.spin;
   if (lingers_.load(std::memory_order_relaxed) != lingers)
     lingers_.store(lingers, std::memory_order_relaxed);
@@ -77,8 +78,9 @@ bool ForkJoinTeam::RunOneOf(Work& work) {
   return true;
 }
 
-// Who has entered before the work is taken away is waited for; who enters later sees no work:
-// both sides write, then read, all of it sequentially consistent.
+// Waits for the helpers that entered before the work was taken away. A helper that enters later
+// sees no work: a helper writes inside_count_ and then reads work_, Close writes work_ and then
+// reads inside_count_, and all of these accesses are sequentially consistent.
 void ForkJoinTeam::Close() {
   called_.store(false, std::memory_order_seq_cst);
   if (is_open()) closed_at_ = RealClock().Now();

@@ -74,12 +74,12 @@ TEST(ForkJoinTeamTest, AHelperMayComeAfterTheCrewWasReturned) {
   team->Call(2);
   team->Close();
   team.reset();
-  executor.RunOne();  // nobody has the team
+  executor.RunOne();  // no caller has leased the team
   team = teams.Acquire();
   CountingWork work(3);
   team->Open(work);
   team->Publish(3);
-  executor.RunOne();  // called by the one before, helps the next one
+  executor.RunOne();  // the first lease called it, it helps the second
   EXPECT_FALSE(team->RunOne());
   team->Close();
   work.ExpectAllDoneOnce();

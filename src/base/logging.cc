@@ -81,8 +81,8 @@ class AppendingSink final : public spdlog::sinks::base_sink<spdlog::details::nul
   bool failed_ = false;
 };
 
-// Opening or writing must not block (a pipe without a reader), neither the start nor a request that
-// logs.
+// Opening and writing must not block, as they would on a pipe without a reader: neither the start
+// nor a request that logs may wait for the log.
 absl::StatusOr<spdlog::sink_ptr> OpenFile(const std::string& path) {
   const int file =
       open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0640);

@@ -1,7 +1,7 @@
 // The check of a file that has a secret: a token, a password or a private key.
 //
-// A secret that every user of the machine may read is none. Its owner and its group may read it:
-// Kubernetes gives a pod its secrets by the group.
+// A file that every user of the machine may read keeps no secret. The file's owner and its group
+// may read it: Kubernetes gives a pod its secrets by the group.
 //
 // Thread-safe.
 #pragma once
@@ -13,9 +13,9 @@
 
 namespace hps {
 
-// `setting` is what names the file; an empty path is no file. `allowed` is
+// `setting` is the setting that names the file; an empty path names no file. `allowed` is
 // [server.security] secrets_readable_by_all: if true, the finding is a warning in the log. Nullopt:
-// nothing can allow it, where there is no such setting.
+// the caller has no such setting, so nothing can allow it.
 // Errors: FAILED_PRECONDITION if every user may read the file. A path that is not there, or is not
 // a regular file, is left to its reader.
 absl::Status CheckSecretFile(const std::string& setting, const std::string& path,

@@ -182,7 +182,8 @@ absl::Status BatchExecutor::LookUpInParts(ModelVersion& version, LookupSession& 
   return absl::OkStatus();
 }
 
-// Other errors are of this batch alone, and the host says them again.
+// Errors of other codes than these concern this batch alone, and its lookup on the host returns
+// them again.
 void BatchExecutor::NoteDeviceFailure(const absl::Status& status) {
   if (absl::IsResourceExhausted(status)) {
     LogWarning(absl::StrCat("a batch of predictions takes its rows through the host: ",
@@ -332,8 +333,9 @@ absl::Status BatchExecutor::Predict(ModelVersion& version, Plans plans) {
   return ran;
 }
 
-// What the device had is lost: the rows of these plans come to the host. An answer must not have
-// default rows that nobody knows of.
+// The rows on the device are lost, so the rows of these plans are looked up again on the host. It
+// is an error if more of them are missing than before: an answer must not have default rows that
+// are not counted.
 absl::Status BatchExecutor::LookUpAgain(ModelVersion& version, Plans plans) {
   HPS_ASSIGN_OR_RETURN(LookupSession * session, version.session(options_.slot));
   std::vector<size_t> before;

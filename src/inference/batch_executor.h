@@ -60,8 +60,8 @@ class BatchExecutor {
   // LookupSession::Lookup. Throws std::bad_alloc.
   absl::Status LookUp(ModelVersion& version, Plans plans, const LookupLimits& limits);
 
-  // How the keys of the last LookUp were answered, each key once: not how Predict got rows again
-  // whose device had failed.
+  // How the keys of the last LookUp were answered. Each key counts once: if Predict looks rows up
+  // again because a device failed, they are not counted again.
   const LookupCounts& counts() const { return counts_; }
 
   // Runs the network for all plans. REQUIRES: LookUp of them was the last; each is a prediction.

@@ -100,7 +100,7 @@ class NetworkPlaces::DeviceSession final : public DenseSession {
 
   RowRoom* row_room() override { return on_device_->row_room(); }
 
-  // Its caller brings the batch again, with rows that the host has.
+  // If this fails, the caller runs the batch again, with rows in the host's memory.
   absl::Status RunFromRows(uint32_t samples, std::span<const FedInput> inputs,
                            std::span<std::byte* const> outputs) override {
     HPS_RETURN_IF_ERROR(on_device_->RunFromRows(samples, inputs, outputs));

@@ -11,8 +11,9 @@
 namespace hps {
 namespace {
 
-// Behind the room of each block. Two blocks may lie one behind the other in the host's memory, and
-// rows that seem to be neighbours are copied together, which rows of two blocks can't be.
+// A gap at the end of each block in the host's memory. Without it two blocks could be adjacent
+// there. Rows that are neighbours are copied together, but rows of two blocks are not neighbours on
+// the device.
 constexpr size_t kGapBytes = 1;
 
 }  // namespace

@@ -283,7 +283,7 @@ void GpuCache::PutFreeCall(GpuCall* call, size_t position) {
   const size_t behind = std::min(position, free_calls_.size());
   // The capacity is reserved: does not allocate.
   free_calls_.insert(free_calls_.end() - static_cast<ptrdiff_t>(behind), call);
-  // Under the same lock: the call is at no time in neither of the lists.
+  // Under the same lock, so that the call is always in one of the two lists.
   if (std::erase(asked_calls_, call) > 0) asking_ended_.NotifyAll();
 }
 

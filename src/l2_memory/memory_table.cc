@@ -33,9 +33,9 @@ constexpr size_t kStreamingBytesMin = size_t{1} << 20;
 constexpr uint64_t kReplacedPart = 16;
 
 // Which rows of a batch may replace rows of a full table: those that the call asked for most often,
-// up to a part of the table. A batch of a call that asks for more keys than the table holds could
-// replace them all. It would, because such a call uses nearly every held row, so that the stamps of
-// the most popular rows and of the least popular ones are the same.
+// up to a part of the table. Without this limit, a call that asks for more keys than the table
+// holds would replace all rows: it uses nearly every held row, so that the stamps of the most
+// popular rows and of the least popular ones are the same.
 class Replacements {
  public:
   Replacements(const RowBatch& batch, uint64_t rows_max) {

@@ -15,10 +15,11 @@ namespace {
 // that.
 constexpr uint32_t kTicksPerFilling = 32;
 
-// A call that uses nearly every row gives them all a young stamp: neither the least nor the most
-// popular one can be told. So a row that was used in the last ticks, as many as one batch may bring
-// about, is evicted only for a row that its call asked for so often. A row that is left out makes
-// the tick advance, too: otherwise the rows of a table that lets nothing in would stay young.
+// A call that uses nearly every row gives them all a young stamp, so the least popular row can't be
+// told from the most popular one. Therefore such a call's batch evicts a row that was used in the
+// last kYoungTicks ticks (as many as one batch may bring about) only for a row that the call asked
+// for at least kInsistentTimes times. A row that is left out for this reason makes the tick
+// advance, too: otherwise the rows of a table that lets nothing in would stay young.
 constexpr uint32_t kYoungTicks = 2;
 constexpr uint32_t kInsistentTimes = 8;
 

@@ -4,9 +4,9 @@
 // lock. A row is never changed in place: a write fills a free slot, publishes its number with one
 // store, and retires the old slot.
 //
-// A partition is full from its first eviction until rows are erased. While it is, a row may have to
-// be asked for again before it is taken in (tier/admission.h); and to be asked for often, where a
-// large call has used all rows a moment ago.
+// A partition is full from its first eviction until rows are erased. A full partition may take in
+// only rows that are asked for again (tier/admission.h). If a large call has used all rows a moment
+// ago, it takes in only rows that the call asked for often.
 //
 // Eviction begins when the number of rows reaches evict_from and continues, a few victims
 // per insertion, until it is down to evict_to. Victims are the entries with the
@@ -98,12 +98,12 @@ class Partition {
     uint64_t hash = 0;
   };
 
-  // What speaks for a row that a full partition may take in.
+  // By what a full partition decides whether it takes in a row.
   struct Demand {
     Admission admission = Admission::kAlways;
     uint32_t times_asked = 1;  // see RowBatch::times_asked
-    bool may_evict = true;     // else it is only counted
-    bool spare_young = false;  // it evicts a row of a moment ago only if it was asked for often
+    bool may_evict = true;     // false: the row is only counted in the sketch
+    bool spare_young = false;  // to evict a row used a moment ago, this one must be asked for often
   };
 
   // `row` null = an absent entry, which is always admitted.

@@ -4,8 +4,9 @@
 // number with the rows. A server that lost a change has a lower number than was seen before: then
 // its rows may be older than those that were answered (docs/redis.md, "Why no row goes back").
 //
-// Rows under new names begin with number 0. Names are counted by the ends of their partition's
-// generations, so that a late answer under old names changes nothing.
+// When a generation of a partition ends, its rows get new names, whose number begins with 0. Each
+// note carries the count of ends at which its names were valid, so that a late answer under old
+// names changes nothing.
 //
 // Thread-safe.
 #pragma once
@@ -25,7 +26,8 @@ class ChangeNumbers {
   uint64_t Losses(size_t partition) const {
     return partitions_[partition].losses.load(std::memory_order_seq_cst);
   }
-  // Only if `losses` is still the count: a loss that several calls see is one.
+  // Does nothing unless `losses` is still the count, so that a loss that several calls see counts
+  // once.
   void NoteLoss(size_t partition, uint64_t losses) {
     partitions_[partition].losses.compare_exchange_strong(losses, losses + 1,
                                                           std::memory_order_seq_cst);
@@ -36,7 +38,8 @@ class ChangeNumbers {
     return 1 + partitions_[partition].given.fetch_add(1, std::memory_order_relaxed);
   }
 
-  // The highest that was noted under the names of after `ends` ends of generations; 0 = none.
+  // The highest number that was noted under the names that the partition has after `ends` ends of
+  // generations; 0 = none.
   uint64_t Seen(size_t partition, uint64_t ends) const {
     const uint64_t seen = partitions_[partition].seen.load(std::memory_order_seq_cst);
     return seen >> kNumberBits == ShortOf(ends) ? seen & kNumberMask : 0;
@@ -50,7 +53,7 @@ class ChangeNumbers {
     const uint64_t noted = ShortOf(ends) << kNumberBits | (number & kNumberMask);
     uint64_t before = seen.load(std::memory_order_seq_cst);
     do {
-      // Asked after `seen` was read: no note of newer names is overwritten.
+      // ends_now() is called after `seen` was read, so that no note of newer names is overwritten.
       if (ends_now() != ends) return;
       if (before >> kNumberBits == ShortOf(ends) && before >= noted) return;
     } while (!seen.compare_exchange_weak(before, noted, std::memory_order_seq_cst));

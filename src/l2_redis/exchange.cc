@@ -41,9 +41,10 @@ void Exchange::Advance(SlotMap& slots) {
   if (sent_ && all_answered()) node_->Return(std::exchange(connection_, nullptr));
 }
 
-// Names that were written before the server was seen to have restarted are not asked for.
+// Queues the requests whose names are of a current epoch. The others are dropped: their epochs have
+// ended, for instance because this function sees that the server has restarted.
 void Exchange::Send(SlotMap& slots) {
-  // The epochs end first: another call that finds the new run noted finds them ended.
+  // The epochs end before the new run is noted: a call that finds the run noted finds them ended.
   if (node_->IsOtherRun(connection_->run_id())) slots.EndEpochsOf(node_);
   node_->NoteRun(connection_->run_id());
   std::erase_if(requests_, [&](RequestPlace place) {

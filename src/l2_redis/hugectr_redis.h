@@ -1,12 +1,12 @@
 // Tables of HugeCTR HPS in Redis, read as the source of an import: one server or a cluster, which
 // it finds out. Reads only, by SCAN and HSCAN in pieces, never by KEYS or HGETALL.
 //
-// The cursors of SCAN and HSCAN mean something to one run of one server. So a part whose server
-// ends, restarts or gives its slot to another one is read from its beginning again, from where it
-// is then. Likewise the list of tables.
+// A cursor of SCAN or HSCAN means something only to one run of one server. So if the server of a
+// part ends, restarts or gives the part's slot to another server, the part is read again from its
+// beginning, from the server that has it then. The list of tables is read again in the same way.
 //
-// A key that HugeCTR would put into another part is an error: it was left there when the number of
-// parts was another one, so its row may be an old one, or the number is wrong.
+// A key that HugeCTR would put into another part is an error. Either the key was left there when
+// the number of parts was changed, so that its row may be old, or the number given here is wrong.
 //
 // For one thread.
 #pragma once
@@ -55,7 +55,7 @@ class HugectrRedis final : public ForeignCache {
   // Calls `attempt` with its number, from 0, until it does not fail or fails for good; see
   // retry_for.
   absl::Status Retry(const std::function<absl::Status(size_t)>& attempt) const;
-  // Asks the server for all; after an error they are those that were known.
+  // Learns all servers from the one at `from`. After an error nodes_ is as it was.
   absl::Status LearnNodes(const RedisAddress& from);
   absl::Status ListTables();
   absl::Status ListTablesOf(RedisSession& session, std::map<std::string, uint32_t>& partitions);

@@ -19,8 +19,8 @@ struct RedisRequest {
   size_t end = 0;
   size_t reply_count = 1;
   // Set by RedisClient::Execute. `sent`: a node may have got the commands. `answered`: every reply
-  // arrived, and none says that another node has the slot or that this one fails; else it is not
-  // known what was executed.
+  // arrived, and none says that another node has the slot or that this node fails. If it is false,
+  // it is not known which commands were executed.
   bool sent = false;
   bool answered = false;
   bool to_replica = false;  // set by Execute, too
@@ -31,7 +31,7 @@ struct RedisRequest {
 enum class Unanswered {
   kNothing,     // it only reads
   kRunsLate,    // a node that got it may put rows there later, behind newer changes
-  kLeavesRows,  // rows that were to be changed may be there as they were
+  kLeavesRows,  // rows that were to be changed may be unchanged
 };
 
 // Takes the replies to the requests of a batch; `request` is a request's number there. False

@@ -23,7 +23,9 @@ RedisClient::RedisClient(Options options)
     slots_.SetOwner(static_cast<uint16_t>(slot), only);
 }
 
-// Each wait has the whole time-out, so that a wait for one node is not taken for another's failure.
+// The wait for connections and the wait for answers each have the whole time-out. Otherwise a wait
+// for a connection to one node could use up the time in which another node answers, and that node
+// would seem to fail.
 void RedisClient::Execute(std::span<const RedisBatch> batches, Deadline deadline) {
   std::vector<Exchange> exchanges = BeginExchanges(batches, WaitEnd(deadline));
   RunExchanges(exchanges, deadline);
@@ -74,7 +76,8 @@ std::vector<RedisClient::NodeGroup> RedisClient::GroupByNode(
   return groups;
 }
 
-// In the order of the nodes, so that calls that wait for connections never wait for each other.
+// All calls acquire their connections in one order of the nodes. So no two calls wait for each
+// other, each for a connection that the other holds.
 std::vector<Exchange> RedisClient::BeginExchanges(std::span<const RedisBatch> batches,
                                                   Deadline deadline) {
   std::vector<NodeGroup> groups = GroupByNode(batches);
@@ -156,7 +159,8 @@ void RedisClient::PrepareSlots(Deadline deadline) {
     LearnSlots(deadline);
 }
 
-// One call at a time, and not again at once: of a storm of redirects, the first call learns.
+// Only one call learns the slots at a time, and none does so again within kLearnInterval: if many
+// calls are redirected at once, the first of them learns for all.
 void RedisClient::LearnSlots(Deadline deadline) {
   if (!learn_mutex_.TryLock()) return;
   if (RealClock().Now() >= learn_again_) {
@@ -172,7 +176,8 @@ void RedisClient::LearnSlots(Deadline deadline) {
   learn_mutex_.Unlock();
 }
 
-// Asks the nodes in turn. A node that is bypassed is asked when its rest is over.
+// Asks the nodes in turn until one answers. `bypassed`: asks only the nodes that are bypassed and
+// whose rest is over; else only the others.
 absl::Status RedisClient::LearnSlotsFromAny(bool bypassed, Deadline deadline) {
   const std::vector<RedisNode*> nodes = Nodes();
   const Deadline end = WaitEnd(deadline);
@@ -188,7 +193,8 @@ absl::Status RedisClient::LearnSlotsFromAny(bool bypassed, Deadline deadline) {
   return learnt;
 }
 
-// A node fails if it had the whole time-out to answer, and nothing but that.
+// A late answer is a failure of the node only if the node had the whole time-out for it. The wait
+// for a free connection does not count.
 absl::Status RedisClient::LearnSlotsFrom(RedisNode& node, Deadline deadline) {
   absl::StatusOr<std::unique_ptr<RedisConnection>> connection = node.Acquire(WaitEnd(deadline));
   if (absl::IsDeadlineExceeded(connection.status()))
@@ -218,7 +224,8 @@ absl::Status RedisClient::LearnSlotsFrom(RedisNode& node, Deadline deadline) {
     slots_.SetOwner(static_cast<uint16_t>(slot), owners[slot]);
     slots_.SetReplica(static_cast<uint16_t>(slot), replicas[slot]);
   }
-  // No request goes to a slot without an owner, so no answer would say later that it has one.
+  // No request goes to a slot without an owner, so no redirect would tell later that the slot has
+  // an owner: the slots are learnt again.
   slots_outdated_ = std::ranges::find(owners, nullptr) != owners.end();
   return absl::OkStatus();
 }

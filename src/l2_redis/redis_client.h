@@ -43,12 +43,13 @@ class RedisClient {
   RedisClient& operator=(const RedisClient&) = delete;
 
   // Learns the slots if they are not known or outdated. To be called before the requests are
-  // written, because it may end epochs. Each wait for a node lasts at most for the time-out; no
-  // other node is asked after it, and nothing lasts beyond `deadline`.
+  // written, because it may end epochs. Asks the nodes one after the other: first those that are
+  // not bypassed, then the others, each group until the time-out has passed. Each wait for a node
+  // lasts at most for the time-out, and nothing lasts beyond `deadline`.
   void PrepareSlots(Deadline deadline);
 
-  // Waits at most for the time-out: for connections, for answers, and for the slots where they have
-  // to be learnt; each time not beyond `deadline`. Sets `answered` of each request.
+  // Waits for connections and then for answers, each time at most for the time-out and not beyond
+  // `deadline`. Sets `answered` of each request. Then prepares the slots, as PrepareSlots does.
   void Execute(std::span<const RedisBatch> batches, Deadline deadline);
   void Execute(const RedisBatch& batch, Deadline deadline) {
     Execute(std::span(&batch, 1), deadline);
@@ -66,8 +67,8 @@ class RedisClient {
   static constexpr size_t kNodesMax = 2048;
   // Between two looks at the slots, of which many calls may want one.
   static constexpr Duration kLearnInterval = std::chrono::milliseconds(250);
-  // Where replicas are read: until the slots are learnt again, because a replica that comes or goes
-  // redirects nobody.
+  // If replicas are read, the slots are learnt again after this time: a replica that comes or goes
+  // causes no redirect that would tell of it.
   static constexpr Duration kReplicasInterval = std::chrono::seconds(2);
 
   // The requests for one node; none are sent if its circuit breaker does not admit them.

@@ -1,5 +1,5 @@
-// What happens to the servers happens to no row: of servers that end, forget, refuse, or say
-// garbage, a table never answers a row that is wrong or older than one written before.
+// Servers that end, forget, refuse, or say garbage: a table never answers a row that is wrong, or
+// older than one that was written before.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -38,8 +38,8 @@ class RedisNode {
   // `connection` is null if it was closed.
   void Return(std::unique_ptr<RedisConnection> connection);
 
-  // Whether a new connection meets another run of the server's process than the one before: it may
-  // hold rows of any age then.
+  // Whether `run_id`, of a new connection, is another run of the server's process than the one that
+  // was noted. The new run may hold rows of any age.
   bool IsOtherRun(const std::string& run_id) const;
   void NoteRun(const std::string& run_id);
 

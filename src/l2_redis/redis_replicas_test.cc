@@ -58,7 +58,7 @@ TEST_F(RedisReplicasTest, WithoutTheSettingMastersAnswer) {
   for (size_t server = kMasters; server < 2 * kMasters; ++server) EXPECT_FALSE(HasRead(server));
 }
 
-// A replica that lacks a change is no server that has lost one: the master still has its rows.
+// A replica that lacks a change has not lost it: the master has the rows, and they stay valid.
 TEST_F(RedisReplicasTest, AReplicaThatLagsCostsNoRows) {
   Watched table(Config());
   ASSERT_TRUE(table.Recovers());

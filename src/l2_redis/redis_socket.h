@@ -30,8 +30,8 @@ class RedisSocket {
   RedisSocket& operator=(RedisSocket&& other) = delete;
   ~RedisSocket();
 
-  // For poll(): what to wait for, where the caller has `wanted` to do. Until it is connected, it
-  // waits until it can be written.
+  // For poll(): the events to wait for if the caller waits for `wanted`. Until the socket is open,
+  // these are `wanted`; the caller has bytes to write then, so `wanted` includes POLLOUT.
   int descriptor() const { return descriptor_; }
   short events(short wanted) const;
   // With TLS: its handshake is done, too.

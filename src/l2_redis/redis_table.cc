@@ -25,11 +25,12 @@ constexpr size_t kKeysPerUpdateMax = 128;
 // How long the masters are read after a replica was seen to lag.
 constexpr Duration kReplicaRest = std::chrono::milliseconds(100);
 
-// The first of KEYS is of the change's number, and the first of ARGV are the last one that was seen
-// and the new one; a server that has a lower one than was seen has lost changes, and says -1. The
-// others are names of rows, and their new values. A value without a row removes an older row. A
-// name that has no value gets none, and a value that is no row is replaced. The number is written
-// first: a server without room refuses it, and with it the whole script.
+// The first of KEYS is the name of the change's number; the others are names of rows. ARGV has the
+// last number that was seen, the new number, and the rows' new values. A server whose number is
+// lower than the one that was seen has lost changes: the script returns -1. A value without a row
+// removes an older row. A name that has no value gets none, and a value that is not a row is
+// replaced. The number is written first: a server without room refuses it, and so runs nothing of
+// the script.
 constexpr std::string_view kUpdateScript = R"(
 local function read(...)
   local held = redis.pcall(...)
@@ -214,8 +215,8 @@ RedisTable::Work& RedisTable::ThreadWork(size_t part) {
   return works[part];
 }
 
-// Each part only grows, so that no sum comes twice. `epoch` is read first: a request of an epoch
-// that has ended meanwhile is not sent.
+// Each of the three counts only grows, so that no sum comes twice. The caller reads `epoch` before
+// this function reads the others: a request whose epoch has ended meanwhile is not sent.
 uint64_t RedisTable::EndsOf(size_t partition, uint64_t epoch) const {
   return epoch + changes_.Losses(partition) + clears_.load(std::memory_order_seq_cst);
 }
@@ -377,7 +378,7 @@ absl::StatusOr<uint64_t> RedisTable::Update(const RowBatch& batch) {
   return replaced;
 }
 
-// The rows can't be changed in time.
+// For rows that can't be changed in time: gives other names to the rows of their partitions.
 void RedisTable::ForgetRows(std::span<const Key> keys) {
   std::vector<bool> forgotten(names_.partition_count());
   for (const Key key : keys) forgotten[names_.PartitionOf(key)] = true;
@@ -386,8 +387,8 @@ void RedisTable::ForgetRows(std::span<const Key> keys) {
   }
 }
 
-// A server that does not know the script gets its text; one that has no room for new values, nor
-// for the change's number, loses the rows.
+// If a server does not know the script, it gets the script's text. If a server has no room for the
+// change's number or for new values, the rows are removed from it.
 absl::StatusOr<uint64_t> RedisTable::UpdateStep(const RowBatch& batch, Deadline deadline) {
   uint64_t replaced = 0;
   if (RealClock().Now() >= deadline) {
@@ -409,7 +410,8 @@ absl::StatusOr<uint64_t> RedisTable::UpdateStep(const RowBatch& batch, Deadline 
       const Piece& piece = work.pieces[request];
       if (work.requests[request].answered && sink.IsMade(request)) NoteChange(piece, piece.change);
     }
-    // The rows get other names, so that nothing has to be changed.
+    // A server has lost a change: the rows of its partition get other names, so this change need
+    // not be made there.
     for (const size_t request : sink.lost_changes())
       changes_.NoteLoss(work.pieces[request].partition, work.pieces[request].losses);
     for (const size_t request : sink.no_room()) {
@@ -462,8 +464,8 @@ absl::StatusOr<uint64_t> RedisTable::Erase(std::span<const Key> keys) {
   return erased;
 }
 
-// The change's number can't be written, so the slot's rows get other names. Those of before are
-// removed, which needs no room.
+// The change's number can't be written, so the slot's rows get other names. The rows of `keys`
+// under the old names are removed, which needs no room.
 void RedisTable::EraseWithoutRoom(std::span<const Key> keys, Deadline deadline) {
   Work& work = ThreadWork();
   BeginWork(keys, kKeysPerFetchMax, /*reversed=*/false, work);

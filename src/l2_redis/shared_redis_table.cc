@@ -289,9 +289,9 @@ absl::StatusOr<InsertCounts> SharedRedisTable::Insert(const RowBatch& batch, App
   return counts;
 }
 
-// The positions are read before the fence is asked: a row whose key has not changed since `epoch`
-// is then complete up to them. It may be written later, because the script compares them with the
-// mark.
+// The positions are read before the fence is asked. So a row that the fence admits, whose key has
+// not changed since `epoch`, is complete up to these positions. The row may be written late,
+// because the script compares the positions with the mark.
 void SharedRedisTable::InsertStep(const RowBatch& batch, ApplyEpoch epoch, Deadline deadline,
                                   InsertCounts& counts) {
   const StreamFence::Generation* const generation = stream_.current();
@@ -400,8 +400,9 @@ absl::Status SharedRedisTable::WriteChange(const SharedChange& change) {
   return WriteSteps(change, kNoDeadline);
 }
 
-// Each step has its own time: a change of many steps would never end if they had one for all, since
-// the caller repeats it from the first. EndChange, which waits for nobody, has an end.
+// Each step has a time-out of its own. With one time-out for all steps, a change of many steps
+// would never be complete, since the caller repeats it from its first step. Only EndChange, which
+// repeats nothing, limits all steps together, by `end`.
 absl::Status SharedRedisTable::WriteSteps(const SharedChange& change, Deadline end) {
   const StreamFence::Generation* const generation = stream_.current();
   if (generation == nullptr || generation->partition_count() == 0) return absl::OkStatus();
@@ -409,13 +410,14 @@ absl::Status SharedRedisTable::WriteSteps(const SharedChange& change, Deadline e
     return position.generation == generation->number() &&
            position.partition < generation->partition_count();
   };
-  // Of an older generation: the mark is of the present one, and has them.
+  // The change is of an older generation. The mark is of the present generation, and includes it.
   if (!std::ranges::all_of(change.from, is_known) ||
       !std::ranges::all_of(change.write->positions, is_known)) {
     return absl::OkStatus();
   }
-  // A partition that lacks a step gets none of the later ones: they would cost it its rows, and it
-  // may get all of them when the caller writes the change again.
+  // A partition that lacks a step gets none of the later steps. Its mark would lack the changes of
+  // the missing step, so a later step would cost the partition all of its rows. It may get all
+  // steps when the caller writes the change again.
   std::vector<bool> lacks(names_.partition_count());
   for (const Step& step : StepsOf(change, *generation)) {
     if (change.ends && change.ends())
@@ -497,11 +499,12 @@ std::vector<SharedRedisTable::Step> SharedRedisTable::StepsOf(
   return steps;
 }
 
-// `lacks`, by partition of Redis: those that are left out, and then those where it was not run.
+// `lacks`, by partition of Redis: partitions to leave out. Adds those in which the step was not
+// run.
 void SharedRedisTable::RunStep(const Step& step, Deadline deadline, std::vector<bool>& lacks) {
   const StreamFence::Generation* const generation = stream_.current();
   if (generation == nullptr || generation->partition_count() != step.to.size()) return;
-  // Of the partitions that have no changes, for a new mark.
+  // A new mark needs positions of all partitions of the stream, also of those without changes.
   std::vector<Version> to = generation->Positions();
   for (size_t partition = 0; partition < to.size(); ++partition)
     if (step.to[partition] != 0) to[partition] = step.to[partition];

@@ -62,11 +62,11 @@ class SharedRedisTable final : public RedisFetchTable, public SharedTable {
   void BeginChange(std::span<const Key> keys, ApplyEpoch epoch,
                    std::span<const StreamPosition> positions) override;
   void EndChange(const DurableWrite& write) override;
-  // Returns OK also for a change that some servers do not take, if others do and each of the former
-  // has taken none for kRetryFor:
-  // what one server lacks must not hold up the changes of the others. The marks of its partitions
-  // stay behind. So no node takes a row there whose change is missing, and the next change that the
-  // server takes begins behind its mark and removes its rows (shared_scripts.h). Counted
+  // Also returns OK if some servers do not take the change, provided that others do and that each
+  // server that does not has taken no change for kRetryFor. One server must not hold up the changes
+  // of the others. The marks of its partitions stay where they are. So no node takes a row there
+  // whose change is missing. The next change that the server takes begins beyond its marks and
+  // therefore removes its rows (shared_scripts.h). Counted
   // (RemoteLevelStatistics::changes_given_up). While no server takes changes, nothing is given up.
   absl::Status WriteChange(const SharedChange& change) override;
   static constexpr Duration kRetryFor = std::chrono::seconds(2);

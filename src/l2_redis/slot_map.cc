@@ -39,7 +39,7 @@ absl::StatusOr<std::vector<SlotRange>> ParseClusterSlots(const Reply& reply,
                        .master = *std::move(master)};
     if (range.last < range.first) return invalid;
     for (size_t i = 3; i < element.elements.size(); ++i) {
-      // One that can't be reached is none.
+      // A replica without a usable address is left out.
       if (std::optional<RedisAddress> replica = ParseNode(element.elements[i], asked))
         range.replicas.push_back(*std::move(replica));
     }

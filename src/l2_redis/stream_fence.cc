@@ -25,7 +25,7 @@ void Raise(std::atomic<Version>& watermark, Version version) {
 
 }  // namespace
 
-// Changes of before are not known: a row must be complete up to here.
+// The changes before `positions` are not known, so a row must be complete up to them.
 StreamFence::Generation::Generation(std::span<const StreamPosition> positions,
                                     const UnorderedKeys& unordered)
     : unordered_(unordered),
@@ -57,7 +57,8 @@ std::vector<Version> StreamFence::Generation::Positions() const {
   return versions;
 }
 
-// The position is read first: a change raises the watermark before it moves the position.
+// The position is read before the watermark. A change raises the watermark before it moves the
+// position, so a reader that sees the new position also sees the new watermark.
 bool StreamFence::Generation::Takes(Key key, Version version, Version complete_to) const {
   if (!IsOrdered(key)) return false;
   if (positions_.empty()) return version == 0;

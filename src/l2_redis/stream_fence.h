@@ -9,10 +9,11 @@
 // The latest changes are kept as watermarks: for each partition, an array that is indexed by the
 // key's hash. So the memory is bounded, and a change may make rows of a few other keys misses.
 //
-// Of a key that a producer put into a wrong partition no row is taken, since its versions have no
-// order. Such keys are kept as hashes of 16 bits as long as the fence lives, in later generations,
-// too: nodes may have applied the changes of such a key in different order, and then their level 3
-// has different rows. Level 3 keeps the same hashes for the next fence of the table.
+// If a producer put a change of a key into a wrong partition, the key's versions have no order, and
+// no row of the key is taken. The fence keeps hashes of 16 bits of such keys as long as it lives,
+// also in later generations: nodes may have applied the changes of such a key in different orders,
+// so that their level 3 has different rows. Level 3 keeps the same hashes for the next fence of the
+// table.
 //
 // BeginChange and EndChange are for the table's applier, one at a time; the rest is thread-safe.
 #pragma once
@@ -62,8 +63,8 @@ class StreamFence {
     }
     std::vector<Version> Positions() const;
 
-    // Whether the row of `version` may be answered, of which is known that no change between it and
-    // `complete_to` was missed. REQUIRES: its generation is this one.
+    // Whether a row of `version` may be answered if it is known that the row missed no change
+    // between `version` and `complete_to`. REQUIRES: the row's generation is this one.
     bool Takes(Key key, Version version, Version complete_to) const;
     // False: a producer put a change of the key, or of one with the same hash, into another
     // partition, in this generation or an earlier one. Then versions have no order.
@@ -92,7 +93,7 @@ class StreamFence {
   void BeginChange(std::span<const Key> keys, std::span<const StreamPosition> positions);
   // Level 3 has the change. `complete` as above.
   void EndChange(std::span<const StreamPosition> positions, bool complete);
-  // Rows that were written before now are taken no longer, unless level 3's positions are theirs.
+  // From now on, a row is taken only if it is complete up to the positions that level 3 has now.
   void ForgetRows();
 
   static constexpr size_t kWatermarks = size_t{1} << 16;  // of a generation, of 8 bytes

@@ -44,9 +44,9 @@ class PageCache {
   PageCache(const PageCache&) = delete;
   PageCache& operator=(const PageCache&) = delete;
 
-  // A number for a file that was opened; no two files have the same one, so that a file can be
-  // closed without a word: its pages are not used again, and go. 0, a file whose pages can't be
-  // cached, if there are none left.
+  // Returns a number for a file that was opened. No two files get the same number, so the cache
+  // need not be told when a file is closed: its pages are not used again, and others displace them.
+  // Returns 0 if no number is left: the pages of a file with number 0 are not cached.
   uint64_t AddFile();
 
   static PageName NameOf(uint64_t file, uint64_t page);

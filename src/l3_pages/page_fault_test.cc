@@ -207,8 +207,7 @@ TEST_F(PageWriteFaultDeathTest, AnyStepMayBeTheLast) {
   EXPECT_GE(complete, 5u);  // the steps behind the footer
 }
 
-// Catches: a read that begins when its file has been closed, because the system did not take it at
-// first.
+// Catches: the system takes a read that it did not take at first, when the file may be closed.
 TEST(UringFaultTest, AReadThatIsNotTakenNeverBegins) {
   const auto queue = MakeUringQueue();
   if (!queue.ok()) GTEST_SKIP() << "this system refuses io_uring";

@@ -39,9 +39,9 @@ class PageQueue {
   // in flight.
   virtual void Begin(const PageRead& read) = 0;
 
-  // Waits until at least one read has ended, and writes those that have to `ended`. Returns their
-  // number, and 0 at once if none is in flight. Errors: DEADLINE_EXCEEDED, UNAVAILABLE (the system
-  // takes no reads now); reads stay in flight then.
+  // Waits until at least one read has ended. Writes the reads that have ended to `ended` and
+  // returns their number; returns 0 at once if no read is in flight. Errors: DEADLINE_EXCEEDED,
+  // UNAVAILABLE (the system takes no reads now); reads stay in flight then.
   virtual absl::StatusOr<size_t> Await(std::span<EndedPageRead> ended, Deadline deadline) = 0;
 
   virtual size_t in_flight() const = 0;

@@ -19,8 +19,8 @@ namespace {
 
 constexpr int kPollMilliseconds = 1;
 
-// The system has refused reads of a queue that it had made, as a filter of system calls does that
-// was set later.
+// The system has refused the reads of a queue that it had made before. A filter of system calls
+// that was set in between does that.
 std::atomic<bool> reads_refused{false};
 
 absl::Status UringError(int error_number) {
@@ -64,10 +64,10 @@ class UringQueue final : public PageQueue {
 
   io_uring ring_{};
   bool started_ = false;
-  bool refused_ = false;                       // then the system gets no reads of it any more
+  bool refused_ = false;                       // true: the system gets no more reads of this queue
   std::array<size_t, kPageSlotsMax> noted_{};  // slots of reads that the system has not taken yet
   size_t noted_count_ = 0;
-  size_t submitted_ = 0;  // reads that it has taken, and that have not ended
+  size_t submitted_ = 0;  // reads that the system has taken and not ended
 };
 
 absl::Status UringQueue::Start() {
@@ -84,7 +84,7 @@ absl::Status UringQueue::Start() {
 
 UringQueue::~UringQueue() {
   std::array<EndedPageRead, kPageSlotsMax> ended;
-  refused_ = true;  // those that were only noted never write to memory
+  refused_ = true;  // noted reads are not submitted any more, and never write to memory
   while (submitted_ > 0) {
     if (!Await(ended, kNoDeadline).ok()) WaitWithoutRing();
   }
@@ -145,7 +145,8 @@ void UringQueue::CountSubmitted() {
   submitted_ += taken;
 }
 
-// Reads that a system which refuses them will never take: the caller reads them itself.
+// Ends the noted reads, which the system will never take, with -EAGAIN: the caller reads them
+// itself.
 size_t UringQueue::EndNoted(std::span<EndedPageRead> ended) {
   const size_t count = std::min(ended.size(), noted_count_);
   for (size_t i = 0; i < count; ++i) ended[i] = {noted_[--noted_count_], -EAGAIN};

@@ -12,15 +12,15 @@
 namespace hps {
 namespace {
 
-// Two pieces cost one more copy than one that spans them both: a few microseconds on a GPU, in
-// which PCIe moves this much. A gap in the answers that is smaller is sent along.
+// A gap in the answers that is smaller than this is sent along. Two pieces instead of one would
+// cost another copy: a few microseconds on a GPU, in which PCIe moves this many bytes.
 constexpr size_t kGapBytesMax = size_t{128} << 10;
 
 // Answers that are collected before they are sent.
 constexpr size_t kPiecesMax = 256;
 
-// Reads of level 2 by a device end at the latest then, whether it has answered or not: it hangs, or
-// has other work before. Some ten times what a lookup takes.
+// A device's reads of level 2 end after this time at the latest, even if the device has not
+// answered: it hangs, or has other work to do first. Some ten times what a lookup takes.
 constexpr Duration kDirectReadsMax = std::chrono::milliseconds(2);
 
 size_t TotalKeys(std::span<const QueryLookup> queries) {
@@ -103,7 +103,7 @@ void CacheLookup::TakeDirectAnswers(std::span<QueryLookup> queries, const Device
   }
 }
 
-// As if all keys were to miss: which of them do is not known yet.
+// Numbers the misses as if all keys missed, because it is not known yet which of them do.
 void CacheLookup::NumberMisses(std::span<QueryLookup> queries) {
   size_t number = 0;
   for (QueryLookup& query : queries) {
@@ -186,7 +186,7 @@ void CacheLookup::StageRows(size_t number, QueryLookup& query) {
   const size_t row_bytes = query.table->table->row_bytes();
   query.staged_rows = call_->Staging(number, count);
   if (query.staged_rows.row_count == count) return;
-  // Room for all queries at once, so that it stays where it is while the call needs it.
+  // Gets the room of all queries each time, so that it does not move while the call needs it.
   query.staged_rows = {.data = own_rows_.Get(own_bytes_max_) + own_used_bytes_,
                        .row_count = count,
                        .row_bytes = row_bytes,
@@ -194,7 +194,8 @@ void CacheLookup::StageRows(size_t number, QueryLookup& query) {
   own_used_bytes_ += count * row_bytes;
 }
 
-// The misses of a query are unique; those of two queries of one table have to be made so.
+// The misses of one query are unique. If several queries name the table, the same key may be a miss
+// of each, so their misses are de-duplicated.
 void CacheLookup::ListMisses(TableLookup& table, std::span<QueryLookup> queries,
                              const DeviceMisses& misses, MissArena& arena) {
   if (table.has_one_query()) {
@@ -257,7 +258,7 @@ void CacheLookup::SendPieces() {
   pieces_.clear();
 }
 
-// The answers of one query, in as few pieces as do not send much that is none.
+// Adds the answers of one query, in as few pieces as possible without sending large gaps.
 void CacheLookup::AddPieces(size_t number, QueryLookup& query) {
   if (query.answered_begin >= query.answered_end) return;
   const size_t gap_max = kGapBytesMax / query.staged_rows.row_bytes;
@@ -300,7 +301,7 @@ absl::Status CacheLookup::Finish(std::span<QueryLookup> queries, Deadline deadli
     return request.convert_from != Dtype::kFloat32;
   };
   if (std::ranges::any_of(requests_, widens)) HPS_RETURN_IF_ERROR(call->ConvertToFloat32());
-  // Costs nothing where all has hit and the device has written it itself.
+  // Costs nothing if all keys have hit and the device has written the rows itself.
   if (ready_on_return_ || probes_again_ || waits) HPS_RETURN_IF_ERROR(call->Wait(deadline));
   for (size_t i = 0; i < queries.size(); ++i) queries[i].counts = call->counts(i);
   ProlongBypasses(queries);

@@ -1,9 +1,9 @@
 // A call's two phases at a device cache: probe all tables at once, and later send the rows of the
 // misses to their places, piece by piece as they come.
 //
-// Belongs to one session; for one thread. Allocates when it is made, and room for rows where a call
-// needs more of it than any before: hits that wait for conversion, and misses for which the device
-// lends no staging. After a std::bad_alloc the call has to be abandoned.
+// Belongs to one session; for one thread. Allocates when it is made, and when a call needs more
+// room for rows than any call before: room for hits that wait for conversion, and for misses for
+// which the device lends no staging. After a std::bad_alloc the call has to be abandoned.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,11 @@
 
 namespace hps {
 
-// Room for what one call needs, kept for the next one, which finds it with any content.
+// Memory for one call, kept for the next call. Its content is undefined at the begin of a call.
 class CallRoom {
  public:
-  // Of at least `byte_count` bytes: what was got before is gone where that was less.
+  // Returns at least `byte_count` bytes. Memory that was returned before is freed if it was
+  // smaller.
   std::byte* Get(size_t byte_count) {
     if (byte_count > byte_count_) {
       byte_count_ = 0;
@@ -45,10 +46,10 @@ class CacheLookup {
   // before the last one has given its call back.
   enum class CallUse { kLookup, kPieceAhead };
 
-  // Begins the probe of all queries. The hits are on their way to the caller's rows. With
-  // `may_read_level2`, so are the misses that the device finds in a level 2 that it can read, of
-  // tables of which all calls wait for their rows. TakeMisses must then follow without a wait for
-  // something else, because level 2 keeps the slots of old rows meanwhile.
+  // Begins the probe of all queries; the device writes the hits to the caller's rows. With
+  // `may_read_level2`, the device also answers misses from a level 2 that it can read, for tables
+  // whose hit-rate threshold makes the call wait for all rows. TakeMisses must then follow without
+  // a wait for something else, because level 2 keeps the slots of old rows until then.
   // Errors: those of DeviceCache::AcquireCall, or AcquireCallAhead, and DeviceCall::Begin.
   absl::Status Begin(std::span<QueryLookup> queries, MemorySpace space, Stream stream,
                      CallUse use = CallUse::kLookup, bool may_read_level2 = false);
@@ -76,7 +77,7 @@ class CacheLookup {
   // Has rows of StageAhead copied to the device.
   void CopyAhead(const HostRows& rows);
 
-  // Room for what becomes of a query's misses, by their index.
+  // The statuses of a query's misses, by their index.
   KeyStatus* statuses_of(const QueryLookup& query) { return statuses_.get() + query.first_miss; }
 
   // Waits for the probe, stages the queries and makes the tables' miss lists. Of a query that the
@@ -88,8 +89,8 @@ class CacheLookup {
   // Gives a query a place for the rows of its misses. For one that has none.
   void StageRows(size_t number, QueryLookup& query);
 
-  // Sends answers on their way; or nothing, once something has failed: Finish says so. Waits for
-  // the device at most until the deadline.
+  // Sends answers to the device. Sends nothing once a step has failed; Finish returns the error.
+  // Waits for the device at most until the deadline.
   void Send(std::span<const DeviceRowPiece> pieces, Deadline deadline);
 
   // The first error of Send, so that no lookup waits for rows that can't be sent.
@@ -99,9 +100,9 @@ class CacheLookup {
   // until the deadline.
   void SendAnswered(std::span<QueryLookup> queries, Deadline deadline);
 
-  // Ends the call and takes the counts. Waits until the rows are there where the caller needs them
-  // on return, which is on the host and where no stream of the caller's could be waited for; where
-  // a piece was probed again, for the counts; and where the caller wants to wait.
+  // Ends the call and takes the counts. Waits until the rows are there in three cases: the caller
+  // needs them on return (they are on the host, or the caller gave no stream to wait for); a piece
+  // was probed again, so that the counts are not known before; or the caller `waits`.
   // Errors: those of DeviceCall::Finish and Wait.
   absl::Status Finish(std::span<QueryLookup> queries, Deadline deadline, bool waits);
 

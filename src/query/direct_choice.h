@@ -57,12 +57,13 @@ class DirectChoice {
     if (key_count == 0) return;
     miss_rate_ = static_cast<double>(miss_count) / static_cast<double>(key_count);
     quiet_lookups_ = miss_count == 0 ? std::min(quiet_lookups_ + 1, kQuietLookups) : 0;
-    // It was guessed wrongly, and its time says nothing of lookups with so many misses.
+    // The number of misses was guessed wrongly, so the time of this lookup says nothing about
+    // lookups with as many misses as were expected.
     if (miss_count < kSureMisses || miss_count > kMissesMax) timed_ = nullptr;
   }
 
-  // Whether the lookup should wait for its rows, for NoteTime. It may as well not, for instance
-  // where it has waited for something else, too.
+  // Whether the lookup should wait for its rows, for NoteTime. The session may ignore this, for
+  // instance if the lookup has also waited for something else.
   bool wants_time() const { return timed_ != nullptr; }
 
   // How long the lookup took until its rows were there. REQUIRES: wants_time.
@@ -70,8 +71,8 @@ class DirectChoice {
     (takes_device_ ? timed_->device : timed_->host).Add(static_cast<double>(time.count()));
   }
 
-  // Of the misses that the device was to answer, how many it has answered. Few are in vain if level
-  // 2 lacks rows, if changes are under way, or if the device can't read rows of this kind.
+  // How many of the misses that the device was to answer it has answered. If few, the reads were in
+  // vain: level 2 lacks rows, changes are under way, or the device can't read rows of this kind.
   void NoteReads(size_t asked, size_t answered) {
     if (asked == 0) return;
     if (2 * answered >= asked) {

@@ -129,7 +129,7 @@ TEST_F(L2FailureTest, AnL2WhoseAnswerIsLateHasFailed) {
   b.served->epochs().Publish(open);
 }
 
-// Catches: a probe that was begun too late to ask L2, and counts as its answer.
+// Catches: the job of a probing lookup runs too late to ask L2, and counts as an answer of L2.
 TEST_F(L2FailureTest, AProbeThatWasNotMadeClosesNoCircuitBreaker) {
   using std::chrono::milliseconds;
   const WorldTable& a = Make({.l2_blocks = true});

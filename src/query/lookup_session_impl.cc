@@ -16,14 +16,14 @@
 namespace hps {
 namespace {
 
-// A device answers in microseconds; one that does not within this is down, where the host's levels
-// can answer in its place.
+// Longest wait for a device if the host's levels can answer in its place. A device answers in
+// microseconds; one that does not answer within this time is down.
 constexpr Duration kDeviceWaitMax = std::chrono::seconds(1);
-// Where they can't, and the caller would wait longer: a thread must come back from a device that
-// hangs.
+// Longest wait if they can't (outputs on the device), even if the caller would wait longer: a
+// thread must come back from a device that hangs.
 constexpr Duration kOutputsWaitMax = std::chrono::minutes(1);
-// It is waited for this long also where the caller leaves less time, or none: a device that works
-// may have the rows of other large calls to copy before, and must not be taken for one that hangs.
+// Shortest wait for a device, even if the caller leaves less time or none. A device that works may
+// first have to copy the rows of other large calls, and must not be taken for one that hangs.
 constexpr Duration kDeviceWaitMin = std::chrono::milliseconds(100);
 
 // Whether the device itself has failed: one that has no call or no memory left for this lookup
@@ -280,9 +280,10 @@ void LookupSessionImpl::NoteProbe() {
   direct_choice_.NoteReads(reads.asked, reads.answered);
 }
 
-// A lookup may have one call, and one more ahead where the device has it to spare. Where it has
-// not, or fails, or there is no memory for the piece, it is begun when it is its turn. Its misses
-// are left to the host: it may wait long for the present piece, and reads of level 2 must not.
+// A lookup may hold one device call, and one more for its next piece if the device has one to
+// spare. If the device has none or fails, or there is no memory for the piece, the piece is begun
+// when its turn comes. The host answers the misses of a piece that is begun ahead: such a piece may
+// wait long for the present one, and the device's reads of level 2 must not stay open that long.
 void LookupSessionImpl::ProbeNextPiece(const DeviceCallPlace& place) {
   using enum CacheLookup::CallUse;
   CacheLookup& next = *next_piece_->cache;
@@ -297,7 +298,7 @@ void LookupSessionImpl::ProbeNextPiece(const DeviceCallPlace& place) {
 
 void LookupSessionImpl::TakeNextPiece() {
   std::swap(piece_, next_piece_);
-  // The last piece may have found that its level 2 fails, or taken the time for it.
+  // The last piece may have found that a level 2 fails, or may have used up the time for asking it.
   for (TableLookup& table : piece_->tables) table.l2_usable = MayAskL2(*table.table);
 }
 
@@ -320,9 +321,10 @@ void LookupSessionImpl::FetchDirectly(TableLookup& table) {
   table.misses = piece_->arena.MakeList();
 }
 
-// Where the highest level, which has just been asked, held enough of the keys, the call does not
-// wait for the others. A table that has been replaced meanwhile takes no insertions: what would be
-// pending there for ever is waited for.
+// If the highest level of a table, which has just been asked, held enough of the keys, the call
+// does not wait for the other keys: they are fetched in the background. A table that has been
+// replaced meanwhile takes no insertions, so its keys would stay pending for ever: the call waits
+// for them.
 void LookupSessionImpl::ApplyMissPolicy(TableLookup::Top asked, const LiveModel::Guard& guard) {
   for (TableLookup& table : piece_->tables) {
     if (table.top != asked || table.misses.pending().empty() || !IsHitRateReached(table)) continue;
@@ -359,8 +361,9 @@ Deadline LookupSessionImpl::L2Deadline() const {
   return now + std::max(deadline_ - now, Duration::zero()) / 2;
 }
 
-// A device that hangs must leave the host's levels time to answer. For outputs on the device there
-// are none: it has all of the caller's time, in which the caller's stream may be at work too.
+// A device that hangs must leave the host's levels time to answer. If the outputs are on the
+// device, the host's levels can't answer: the device has all of the caller's time, in which the
+// caller's stream may be at work, too.
 Deadline LookupSessionImpl::DeviceDeadline(MemorySpace space) const {
   const TimePoint now = shared_.fetch.clock().Now();
   if (space == MemorySpace::kDevice) {
@@ -387,8 +390,9 @@ void LookupSessionImpl::ServeDefaults() {
     shared_.deadlines_exceeded.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Nothing of the call is under way any more. What has been fetched already is promoted all the
-// same. A caller without a stream may free its outputs on return: no probe writes hits there then.
+// Ends everything of the call that is under way. Rows that have been fetched already are promoted
+// all the same. A caller without a stream may free its outputs on return, so for such a caller this
+// waits for the probes, which may write hits there.
 void LookupSessionImpl::EndCall(const DeviceCallPlace& place, const LiveModel::Guard& guard) {
   const bool writes_unordered =
       place.space == MemorySpace::kDevice && place.stream.handle == nullptr;

@@ -23,7 +23,7 @@ constexpr uint64_t kSpareFiles = 128;
 // One for a client and one for a probe.
 constexpr uint64_t kConnectionsMin = 2;
 
-// Where a setting was turned off, for who has to change it.
+// Where a setting was turned off, for the administrator who has to change it.
 std::string OriginOf(const Config& config, const std::string& name) {
   const auto origin = config.origin.find(name);
   return origin == config.origin.end() ? "set in code" : origin->second;

@@ -136,7 +136,7 @@ bool L2Pinner::Unpin(PinnedRegion& region) {
     while (pinning_ == &region) pinning_ended_.Wait(mutex_);
   }
   if (!region.readable.load(std::memory_order_acquire)) return true;
-  if (!DevicesAnswer()) return false;  // its part of the budget stays taken, as the memory does
+  if (!DevicesAnswer()) return false;  // still pinned: keeps its part of the budget
   UnpinParts(region.memory);
   {
     MutexLock lock(mutex_);

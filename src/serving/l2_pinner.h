@@ -1,10 +1,11 @@
 // Pins level 2's tables so that the devices read missing rows there by themselves, as far as the
 // budget l2.pinned_bytes_max lasts.
 //
-// A table asks for it when it is half full, so tables that fill first come first. One that the
-// budget has no room for waits until another table returns its part; it is passed over if it will
-// be freed soon itself. Memory is pinned in parts, in the background: lookups on the devices wait
-// for some milliseconds per part, and the end of a table that is being pinned waits for one part.
+// A table asks to be pinned when it is half full, so tables that fill first are pinned first. A
+// table for which the budget has no room waits until another table returns its part. A waiting
+// table that will be freed soon is passed over. Memory is pinned in parts, in the background:
+// lookups on the devices wait for some milliseconds per part, and the end of a table that is being
+// pinned waits for one part.
 //
 // Thread-safe.
 #pragma once

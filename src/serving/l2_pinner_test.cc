@@ -158,8 +158,8 @@ TEST_F(L2PinnerTest, MemoryOfADeviceThatHangsStaysPinned) {
   EXPECT_TRUE(pinner_->Unpin(next));
 }
 
-// Catches: a model that is unloaded, or replaced, pins the table that waits while the first one
-// is freed, and only then frees that one, too.
+// Catches: while a model is unloaded or replaced, freeing its first table gets its waiting table
+// pinned, although that table is freed next.
 TEST_F(L2PinnerTest, ATableThatWillBeFreedIsPassedOver) {
   PinnedRegion first{.memory = Memory(1, 4 * kPart)};
   PinnedRegion going{.memory = Memory(2, 3 * kPart)};

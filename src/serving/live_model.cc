@@ -204,7 +204,8 @@ std::vector<TableStatistics> LiveModel::Statistics() const {
   return statistics;
 }
 
-// No guard that could see it is held, so no new pin can come: the count only falls.
+// Once its epoch is safe, no guard that could see the snapshot is held. New pins can then come only
+// from existing pins, so a pin count of 0 stays 0.
 bool LiveModel::CanReclaim(const Retired& retired) const {
   return domain_.SafeEpoch() >= retired.epoch &&
          retired.snapshot->pins_.load(std::memory_order_acquire) == 0;

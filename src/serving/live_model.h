@@ -47,11 +47,11 @@ class LiveModel final : private EpochDomain::Waiter {
   const std::string& name() const { return name_; }
 
   // Switches the model to `tables`, in declared order (empty is legal: a model whose tables have
-  // been dropped). Tables whose incarnation has not changed are passed on as they are: CurrentTable
-  // gives them. Those that are not among `tables` any more are retired. `version` 0 keeps the
-  // model's version. Errors: INVALID_ARGUMENT (a null table, a name twice), RESOURCE_EXHAUSTED
-  // (more than kTablesPerStoreMax names over the life of this object); nothing has changed then.
-  // `network` belongs to the snapshot; null: the model has none.
+  // been dropped). If a table's incarnation has not changed, the caller passes the LiveTable that
+  // CurrentTable returns. Tables that are not among `tables` any more are retired. `version` 0
+  // keeps the model's version. Errors: INVALID_ARGUMENT (a null table, a name twice),
+  // RESOURCE_EXHAUSTED (more than kTablesPerStoreMax names over the life of this object); nothing
+  // has changed then. `network` belongs to the snapshot; null: the model has none.
   absl::Status Publish(std::vector<std::shared_ptr<LiveTable>> tables, uint64_t version = 0,
                        std::shared_ptr<const ModelNetwork> network = nullptr);
 
@@ -113,7 +113,7 @@ class LiveModel final : private EpochDomain::Waiter {
   size_t SlotForName(const std::string& name) HPS_REQUIRES(mutex_);
   bool CanReclaim(const Retired& retired) const;
   bool HasReclaimable() const;
-  // A guard has gone, of any model in the domain, or a pin of this one.
+  // A guard of any model in the domain has ended, or a pin of this model.
   void OnGuardEnded() override;
   void PostReclaim();
   void Reclaim();

@@ -102,8 +102,8 @@ TEST_F(LiveModelTest, AGuardKeepsItsSnapshotAndItsEndFreesIt) {
   EXPECT_EQ(state_.retired_count(), 0);
 }
 
-// Catches: a guard's end that looks after its own model only, so that a model that nobody asks any
-// more keeps its old tables for ever when another model's call runs during its switch.
+// Catches: the end of a guard frees only what its own model has retired. A model that no lookup
+// asks any more would keep its old tables for ever if another model's call ran during its switch.
 TEST_F(LiveModelTest, TheEndOfAnotherModelsGuardFreesToo) {
   LiveModel other("n", domain_, executor_);
   Made a = MakeTable("m/a", 1);

@@ -45,12 +45,13 @@ void LiveTable::AttachL1(size_t cache, std::unique_ptr<DeviceCacheTable> table, 
   HPS_CHECK(slot.owned == nullptr);
   slot.owned = std::move(table);
   slot.device = device;
-  // The applier begins a change and then looks for the table; here it is the other way round: one
-  // of the two sees the other, so every change is either in the watermarks or in the epoch.
+  // The applier begins a change and then looks for the L1 table. This thread publishes the table
+  // and then reads the epoch. So either the applier finds the table and raises its watermarks, or
+  // the epoch read here includes the change.
   slot.table.store(slot.owned.get(), std::memory_order_seq_cst);
   const ApplyEpoch epoch = epochs_.begun();
   slot.epoch.store(epoch, std::memory_order_seq_cst);
-  slot.health->NoteApplied(epoch);  // nothing older gets in
+  slot.health->NoteApplied(epoch);  // promotions from before it are refused
 }
 
 }  // namespace hps

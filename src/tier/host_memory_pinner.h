@@ -28,8 +28,8 @@ class HostMemoryPinner {
   // system refuses, or if the region is not wanted any more. At most once per region.
   virtual void Pin(PinnedRegion& region) = 0;
 
-  // Ends that, after every Pin; the region is not used from here on. If pinning is under way, it is
-  // ended early. Waits for devices that may still read the region because a lookup gave up on them.
+  // Must follow every Pin; the region is not used from here on. If the region is being pinned, that
+  // ends early. Waits for devices that may still read the region because a lookup gave up on them.
   // False if a device hangs: then the memory must stay mapped until the process ends.
   virtual bool Unpin(PinnedRegion& region) = 0;
 };

@@ -33,9 +33,9 @@ class SharedTable {
  public:
   virtual ~SharedTable() = default;
 
-  // Before level 3 shows the change, which opened `epoch`: rows of these keys that lack it are no
-  // longer taken, and promotions that read such rows are refused, always. So RaiseWatermarks,
-  // Update and Erase of the LossyTable have nothing to do.
+  // Call it before level 3 shows the change, which has opened `epoch`. From then on, rows of these
+  // keys that lack the change are never taken, and promotions that read such rows are refused. So
+  // RaiseWatermarks, Update and Erase of the LossyTable have nothing to do.
   virtual void BeginChange(std::span<const Key> keys, ApplyEpoch epoch,
                            std::span<const StreamPosition> positions) = 0;
 

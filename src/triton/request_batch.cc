@@ -30,7 +30,7 @@ absl::Status Invalid(std::string_view input, const std::string& what) {
       absl::StrCat("input '", absl::string_view(input.data(), input.size()), "': ", what));
 }
 
-// Runs a step; what it throws fails alone.
+// Runs a step. An exception becomes the step's status.
 template <typename Step>
 absl::Status Try(Step step) {
   try {
@@ -332,7 +332,8 @@ bool RequestBatch::IsLate(Call& call) const {
   return true;
 }
 
-// A call that fails takes no other with it.
+// Runs the network for all calls together. If that fails, runs it for each call alone, so that a
+// call that fails does not fail the others.
 void RequestBatch::Predict(ModelVersion& version) {
   if (to_predict_.empty()) return;
   const absl::Status status = RunNetwork(version, to_predict_);

@@ -27,8 +27,8 @@ struct OpenStores {
   std::map<std::pair<std::string, OpenMode>, Entry> by_path HPS_GUARDED_BY(mutex);
 };
 
-// The tables are those of the new import, and the version that is served has the old ones. These
-// take no changes any more: the operator must know.
+// The store has switched to the tables of the new import, and the version that is served still has
+// the old ones. The old tables take no changes any more: the operator must know.
 absl::Status BehindTheSwitch(const absl::Status& error) {
   return absl::Status(error.code(),
                       absl::StrCat(error.message(),
@@ -101,8 +101,8 @@ absl::Status SharedStore::Load(ServedModel& model, size_t slot_count) {
   absl::StatusOr<ModelVersionRef> opened = OpenVersion(model.name(), slot_count);
   const bool was_served = IsServed(model.name());
   if (!opened.ok() || (!loaded.ok() && was_served)) {
-    // The tables may have been switched all the same. Who can be answered from them follows, also
-    // the model's earlier load, which Triton keeps.
+    // The store may have switched the tables nevertheless. All models that can be answered from the
+    // new tables follow, also the earlier load of this model, which Triton keeps.
     RefreshOthers();
     if (!loaded.ok()) return loaded;
     return was_served ? BehindTheSwitch(opened.status()) : opened.status();

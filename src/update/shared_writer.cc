@@ -92,8 +92,9 @@ bool SharedWriter::WaitFor(Duration wait) {
   return !ending_;
 }
 
-// Whether level 3 has one of the records that waited, or means other records by its offsets. That
-// it moves is not enough: it may be far behind what the group has committed.
+// Whether this node can write the table again: level 3 has applied one of the records that waited,
+// or its offsets mean other records now. It is not enough that level 3 moves: it may be far behind
+// what the group has committed.
 bool SharedWriter::GoesOn(const LeftTable& left, const TableState& state,
                           std::span<const StreamPosition> applied) {
   return state != left.state || std::ranges::any_of(applied, [&](const StreamPosition& position) {
@@ -120,8 +121,8 @@ SharedWriter::Tables SharedWriter::SharedTables() const {
   return tables;
 }
 
-// In a new generation an offset is of another record. What the client has fetched ahead is of the
-// old one, so the group is joined anew.
+// In a new generation an offset means another record. The records that the client has fetched ahead
+// are of the old generation, so the group is joined anew.
 void SharedWriter::FollowTables() {
   Tables tables = SharedTables();
   std::erase_if(left_, [&](const auto& left) {
@@ -143,7 +144,8 @@ void SharedWriter::FollowTables() {
   }
 }
 
-// A partition that comes back from another owner begins again.
+// If the offsets go back, the partition has come back from another owner: the records that waited
+// are dropped, and it begins again.
 void SharedWriter::Take(std::vector<UpdateRecord> records) {
   for (UpdateRecord& record : records) {
     Waiting& waiting = waiting_[{std::string(record.table), record.position.partition}];
@@ -171,7 +173,8 @@ absl::Status SharedWriter::WriteAll() {
   return status;
 }
 
-// The positions of level 3 in the partitions that the table's records are of; else none.
+// The positions of level 3. Empty if the live table has another incarnation or generation than the
+// records that were read, or shares nothing.
 std::vector<StreamPosition> SharedWriter::Applied(const std::string& table) const {
   const std::shared_ptr<LiveTable> live = options_.registry->FindTable(table);
   const auto state = tables_.find(table);
@@ -231,7 +234,8 @@ size_t SharedWriter::Gather(const std::deque<UpdateRecord>& records, const Table
   return count;
 }
 
-// Of the tables whose level 3 lacks the records that wait, the one that takes the most memory.
+// If the memory is full and nothing has been written for `stands_after`, leaves the table whose
+// waiting records take the most memory to other nodes.
 void SharedWriter::LeaveStandingTable() {
   if (waiting_bytes_ < options_.memory_bytes_max) return;
   if (RealClock().Now() < progress_at_ + options_.stands_after) return;
@@ -255,8 +259,8 @@ void SharedWriter::LeaveStandingTable() {
   next_look_ = RealClock().Now();
 }
 
-// What was read of partitions that others own now is theirs to write; they read it from the
-// committed offset on.
+// Drops the records of partitions that other nodes own now. The owners write these records; they
+// read them from the committed offset on.
 void SharedWriter::ForgetOthers(const std::vector<Place>& owned) {
   std::erase_if(waiting_, [&](const auto& waiting) {
     if (std::ranges::binary_search(owned, waiting.first)) return false;
@@ -265,8 +269,8 @@ void SharedWriter::ForgetOthers(const std::vector<Place>& owned) {
   });
 }
 
-// Records of a partition that level 3 has and the shared level lacks. Unknown until one has come:
-// what the group has committed is not known before.
+// How many records of a partition level 3 has and the shared level lacks. Unknown until a record
+// has come, because this node does not know before what the group has committed.
 std::optional<uint64_t> SharedWriter::LagOf(const Place& place) const {
   const auto waiting = waiting_.find(place);
   if (waiting == waiting_.end()) return std::nullopt;

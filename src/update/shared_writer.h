@@ -67,7 +67,7 @@ class SharedWriter {
    private:
     SharedWriter& writer_;
   };
-  // What makes records of a table mean something else.
+  // When this changes, the offsets of a table's records mean other records.
   struct TableState {
     Incarnation incarnation = 0;
     uint16_t generation = 0;
@@ -117,8 +117,8 @@ class SharedWriter {
   std::map<Place, Waiting> waiting_;  // records end before their group
   size_t waiting_bytes_ = 0;
   std::map<std::string, LeftTable> left_;
-  std::vector<Place> counted_;  // takeovers: what this node owned last. After a join it owns
-                                // nothing for a moment
+  std::vector<Place> counted_;  // to count takeovers: what this node owned last; kept while
+                                // it owns nothing, which it does for a moment after a join
   TimePoint progress_at_{};     // when a change was written last, or there was memory
   TimePoint next_look_{};
   TimePoint next_publish_{};

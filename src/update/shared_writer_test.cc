@@ -307,7 +307,8 @@ TEST_F(SharedWriterTest, APartitionThatStaysIsNotTakenOverAgain) {
   EXPECT_EQ(writer_->Statistics().takeovers, 1u);
 }
 
-// Level 3 goes on, slowly: the memory that is full holds the stream back, and nothing is left.
+// Level 3 applies records slowly: the full memory holds the stream back, and no table is left to
+// other nodes.
 TEST_F(SharedWriterTest, WaitsForALevelThreeThatIsSlow) {
   for (Key key = 0; key < 50; ++key) Publish(UpdateKind::kUpsert, {key});
   Start(/*memory_bytes_max=*/1);

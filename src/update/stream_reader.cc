@@ -21,12 +21,14 @@ constexpr auto kProblemWait = std::chrono::seconds(1);
 constexpr auto kApplyWaitMax = std::chrono::milliseconds(200);
 constexpr auto kRetryWaitMin = std::chrono::milliseconds(50);
 constexpr auto kRetryWaitMax = std::chrono::seconds(2);
-// Longest question to the stream, in a loop that does nothing else meanwhile.
+// Longest wait for the stream's answer to Committed: the reading thread does nothing else
+// meanwhile.
 constexpr auto kCommittedWaitMax = std::chrono::seconds(2);
 
 double Seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-// Those of the newest generation: a topic that was made again with fewer partitions leaves others.
+// The positions of the newest generation. A topic that was made again with fewer partitions leaves
+// positions of older generations.
 std::vector<StreamPosition> NewestPositions(const std::vector<StreamPosition>& positions) {
   uint16_t newest = 0;
   for (const StreamPosition& position : positions) newest = std::max(newest, position.generation);
@@ -241,7 +243,7 @@ void StreamReader::Apply(Entry& entry) {
   LogInfo(absl::StrCat("update stream of table '", name, "': goes on"));
 }
 
-// Not before the end of the recovery, which compares with the hints of before the start.
+// Not called before the end of the recovery, which needs the hints from before the start.
 void StreamReader::CommitHint(const StreamTable& table) {
   std::vector<StreamPosition> positions;
   for (const auto& [partition, position] : table.positions()) positions.push_back(position);
@@ -277,7 +279,8 @@ void StreamReader::FollowRecovery() {
   EndRecovery();
 }
 
-// What the stream was told before the start, where that lies behind the positions in level 3.
+// Finds the offsets that the stream was told before the start and that lie beyond the positions in
+// level 3: level 3 has lost the changes between.
 void StreamReader::AskHowFar() {
   targets_.clear();
   unverified_.clear();

@@ -5,8 +5,8 @@
 // the import says. A table that cannot be written (its model is being loaded, the disk is full) is
 // paused and tried again; the others go on.
 //
-// After a start the node may have lost its last changes with the power. So it asks the stream how
-// far it had been, and AwaitReady waits until these changes have been applied again.
+// A power cut may have cost the node its last changes. So after a start it asks the stream how far
+// it had been, and AwaitReady waits until these changes have been applied again.
 //
 // Thread-safe. Must end before what it borrows.
 #pragma once

@@ -19,8 +19,8 @@ constexpr auto kRaiseWaitMax = std::chrono::seconds(1);
 
 Deadline Soon() { return DeadlineAfter(RealClock(), kRaiseWaitMax); }
 
-// For a wait whose end costs a cache its rows: a caller that has no time left is no reason for
-// that.
+// For a wait at whose deadline a cache loses its rows. A caller that has no time left must not be a
+// reason for that.
 Deadline NotBeforeSoon(Deadline deadline) { return std::max(deadline, Soon()); }
 
 // Whether the cache has the table, and takes changes of it.
@@ -229,9 +229,10 @@ void TableApplier::NoteL2(const LiveTable& live) {
   l1_times_us_.insert(l1_times_us_.end(), kept.begin(), kept.end());
 }
 
-// A level whose watermarks could not be raised is bypassed until it has been cleared. One that is
-// to be cleared already gets them then, so nobody waits for it here. Each level has its own time:
-// one that hangs leaves the others theirs.
+// If the watermarks of a level can't be raised, lookups bypass the level until it has been cleared.
+// A level that already waits to be cleared gets its watermarks then, so this function does not wait
+// for it. Each level has a deadline of its own, so that a level that hangs leaves the others their
+// time.
 void TableApplier::Raise(LiveTable& live, ApplyEpoch epoch) {
   for (size_t cache = 0; cache < kCachesMax; ++cache) {
     DeviceCacheTable* const l1 = live.l1(cache);
@@ -257,7 +258,8 @@ void TableApplier::QuarantineL1(LiveTable& live, size_t cache) {
 
 void TableApplier::QuarantineL2(LiveTable& live) { Quarantine(live.l2_health(), "level 2"); }
 
-// A level that is only read can't be cleared either. It would show rows of before this change.
+// A level that can only be read can't be cleared either: it would go on to show rows from before
+// this change.
 void TableApplier::GiveUpL2(LiveTable& live, const absl::Status& why) {
   LogWarning(absl::StrCat(
       "table '", table_,
@@ -280,8 +282,8 @@ void TableApplier::Quarantine(LevelHealth& health, std::string_view level) {
 // old ones after the new ones, so it loses the keys.
 void TableApplier::WriteL2(LiveTable& live, const DurableWrite& write, bool written) {
   LossyTable* const l2 = live.l2();
-  // A shared level takes no row of these keys until the change has been written. What follows
-  // changes the part in memory that may stand before it.
+  // Since BeginChange, this node takes from the shared level no row of these keys that lacks the
+  // change. The rest of this function changes the part in memory that may stand before that level.
   if (live.shared() != nullptr && written) live.shared()->EndChange(write);
   if (l2 == nullptr || live.l2_health().needs_clearing()) return;
   absl::Status status;
@@ -359,7 +361,8 @@ void TableApplier::ClearL1(LiveTable& live, size_t cache) {
 // are refused from then on.
 absl::Status TableApplier::EmptyL1(DeviceCacheTable& l1, size_t cache, ApplyEpoch epoch) {
   const Deadline soon = Soon();
-  // A device that hangs gets no more to do, and Clear would wait for it without this deadline.
+  // If the device hangs, this Flush fails at the deadline, and Clear, which has no deadline, is not
+  // called.
   HPS_RETURN_IF_ERROR(l1.Flush(soon));
   HPS_RETURN_IF_ERROR(l1.RaiseWatermarks(l1_unraised_[cache].keys, epoch, soon));
   HPS_RETURN_IF_ERROR(l1.Clear());
@@ -434,7 +437,7 @@ absl::Status TableApplier::RefreshAll(Deadline deadline) {
 
 // A full refresh because too many keys had changed. It may take several cycles.
 absl::Status TableApplier::GoOnWithFull(Deadline deadline) {
-  if (refreshing_all_.exchange(true)) return absl::OkStatus();  // somebody else is at it
+  if (refreshing_all_.exchange(true)) return absl::OkStatus();  // another thread runs it
   if (!full_is_open_) BeginFull();
   const absl::Status status = RunFull(deadline);
   refreshing_all_ = false;
@@ -462,12 +465,12 @@ absl::Status TableApplier::FullRefreshStep(DumpProgress& progress, Deadline dead
   if (!progress.begun) progress.live = lease.live();
   progress.begun = true;
   if (live == nullptr || progress.live.lock() != lease.live()) {
-    progress.done = true;  // a new one has been filled with current rows
+    progress.done = true;  // a new LiveTable was filled with current rows
     return absl::OkStatus();
   }
   ClearLevels(*live);
   while (progress.cache < kCachesMax && !TakesChanges(*live, progress.cache))
-    GoToNextCache(progress);  // one that is to be cleared is up to date then
+    GoToNextCache(progress);  // a cache is up to date once it has been cleared
   if (progress.cache < kCachesMax) return RefreshDumped(*live, progress, deadline);
   progress.done = true;
   FlushL1(*live, deadline);
@@ -477,8 +480,8 @@ absl::Status TableApplier::FullRefreshStep(DumpProgress& progress, Deadline dead
   return absl::OkStatus();
 }
 
-// The keys of the next part are dumped while those of this one are refreshed. A cache that fails is
-// no error: it will be cleared, and the next one has its turn.
+// The keys of the next part are dumped while those of this one are refreshed. The failure of a
+// cache is not an error: the cache will be cleared, and the refresh goes on with the next one.
 absl::Status TableApplier::RefreshDumped(LiveTable& live, DumpProgress& progress,
                                          Deadline deadline) {
   absl::Status dumped;

@@ -147,7 +147,8 @@ void TopicTracker::BeginAtStart(const TopicView& view) {
     const TopicView::Range& range = view.ranges[i];
     uint64_t next = range.low;
     if (!is_new && subscription_.start.kind == UpdateStart::Kind::kEnd) next = range.high;
-    // Of a topic that has just been created this is its beginning, too.
+    // Whether or not the topic is new: for a topic that has just been created this is its
+    // beginning.
     if (subscription_.start.kind == UpdateStart::Kind::kTime) {
       next = std::clamp(range.start, range.low, range.high);
     }
@@ -204,7 +205,8 @@ void TopicTracker::LearnRanges(const TopicView& view, std::vector<UpdateEvent>* 
   if (!AllAreKnown(view)) Ask();
   for (uint32_t i = 0; i < view.partition_count; ++i) {
     const uint64_t next = partitions_[i].next;
-    // Of other partitions the ranges are older than the position.
+    // Only lost positions are checked: for other partitions, the ranges are older than the
+    // position.
     if (partitions_[i].is_lost && CheckPosition(i, view.ranges[i], &lost)) {
       if (!AllAreKnown(view)) {
         partitions_[i].is_lost = true;  // until all beginnings are known
@@ -224,7 +226,8 @@ void TopicTracker::LearnRanges(const TopicView& view, std::vector<UpdateEvent>* 
   Advance(events);
 }
 
-// The records of such producers are delivered as those of producers that claim nothing.
+// Producers that claim more partitions than the topic has are not believed: their records are
+// delivered like those of producers that claim nothing.
 void TopicTracker::DistrustClaims(uint32_t partition_count) {
   for (Partition& partition : partitions_) {
     if (!partition.is_held || partition.held_count <= partition_count) continue;
@@ -283,8 +286,8 @@ absl::Status TopicTracker::SetPaused(uint32_t partition, bool is_paused) {
   return absl::OkStatus();
 }
 
-// The number of partitions of the next generation: the smallest that a producer used after this
-// one's.
+// The number of partitions of the next generation: the smallest number above the present one that a
+// producer used.
 uint32_t TopicTracker::NextCount() const {
   uint32_t count = 0;
   for (const Partition& partition : partitions_) {

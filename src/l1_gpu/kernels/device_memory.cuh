@@ -105,9 +105,10 @@ __device__ inline uint8_t LoadRelaxedCta(const uint8_t* from) {
   return static_cast<uint8_t>(value);
 }
 
-// Of memory of the host that the host writes meanwhile. By the memory model that needs system scope
-// on both sides. But with it, reads of one line wait for each other, 0.5 us each; so this follows
-// kFormalFences, too: a Hopper does not keep memory of the host in its L2.
+// Loads host memory that the host writes meanwhile. The memory model demands system scope on both
+// sides for that. But with system scope, reads of one line wait for each other, 0.5 us each. So
+// system scope is used only with kFormalFences: a Hopper does not keep memory of the host in its
+// L2.
 __device__ inline uint4 LoadOfHost(const uint4* from) {
   if (!kFormalFences) return LoadRelaxed(from);
   uint4 value;

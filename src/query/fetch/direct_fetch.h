@@ -1,6 +1,6 @@
-// Asks an L2 that can't block, or its near part, for all positions of a query, duplicates included:
-// it writes its rows straight into the caller's buffer, or, where they have to be converted, passes
-// them through a small one.
+// Asks an L2 that can't block, or the near part of an L2, for all positions of a query, duplicates
+// included. L2 writes its rows straight into the caller's buffer. If rows have to be converted,
+// they pass through a small buffer.
 //
 // Only for calls without a level above L2, because promotion never reads the caller's rows. Belongs
 // to one session; for one thread; allocates nothing after it was made.

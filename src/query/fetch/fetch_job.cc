@@ -140,9 +140,10 @@ void FetchJob::NoteL2Failure(absl::StatusCode code) {
   spec_.counters->l2_errors().Add(code);
 }
 
-// Rows to promote, of which only the keys are known. The epoch is read before the bypass: a change
-// that L2 has missed has raised L1's watermarks above an epoch from before it, and has tripped the
-// bypass before it is published.
+// Fetches rows to promote, of which only the keys are known. The epoch is read before the bypass is
+// looked at. A change that L2 has missed trips the bypass before the change is published. So if the
+// epoch includes the change, the bypass is seen here. If it does not, L1's watermarks are above the
+// epoch, and L1 refuses the rows.
 void FetchJob::RefetchFromL2() {
   spec_.epoch = spec_.table->epochs().published();
   if (spec_.table->l2_health().quarantined()) {
@@ -152,11 +153,11 @@ void FetchJob::RefetchFromL2() {
   }
 }
 
-// A change that has begun since the call read its epoch is in L3 before it is in L2, and L2 may
-// have taken the older row after the call has asked it. Then L3 gave the newer row, and the next
-// call would get the older one from L2. So L2 is asked again, now that no older row can get into
-// it any more; what it holds is the answer. A bypassed level stays bypassed until that change is
-// done: the newer row may have been shown.
+// A change that has begun since the call read its epoch reaches L3 before L2, and L2 may have taken
+// the older row after the call asked L2. Then this job has the newer row from L3, and the next call
+// would get the older one from L2. So L2 is asked again, now that it takes no older row any more,
+// and what it holds is the answer. If L2 is bypassed, it stays bypassed until that change is done,
+// because the newer row may have been shown.
 void FetchJob::RevalidateInL2() {
   LiveTable& table = *spec_.table;
   if (spec_.l2_bypassed || table.l2_health().quarantined()) {
@@ -317,7 +318,7 @@ void FetchJob::ListMisses() {
 }
 
 void FetchJob::AskL3ForMisses() {
-  std::sort(part_.missed_keys, part_.missed_keys + missed_count_);  // L3 is fastest so
+  std::sort(part_.missed_keys, part_.missed_keys + missed_count_);  // the fastest order for L3
   std::copy_n(part_.missed_keys, missed_count_, part_.keys);
   Spec spec = spec_;
   spec.level = Level::kL3;

@@ -127,12 +127,12 @@ class FetchJob final : public Task {
   // The level returned an error, or was not asked because the deadline had passed.
   bool failed() const { return failed_; }
 
-  // After the latch, or the deadline: true = the answer is there and the job is the caller's; false
-  // = the task keeps the job, and the caller must forget it.
+  // Call it when the latch has opened or the deadline has passed. True: the answer is there, and
+  // the job belongs to the caller. False: the task keeps the job, and the caller must forget it.
   bool TryCollect();
 
-  // Inserts what was found into the levels above, unless the table is retired. Leaves only what was
-  // inserted in the job.
+  // Inserts what was found into the levels above, unless the table is retired. Drops everything
+  // else from the job.
   void Promote();
   // Whether Promote could do anything.
   bool HasPromotion() const;
@@ -152,7 +152,8 @@ class FetchJob final : public Task {
   void BeginAnswer();
   void AnswerMisses();
   void FetchFromLevel();
-  // Asks for all jobs with one call of level 2. Those that it has finished become null.
+  // Asks level 2 for the keys of all jobs with one call. Jobs that this function has finished
+  // become null.
   static void FetchTogether(std::span<FetchJob*> jobs);
   void TakeL2Status(const absl::Status& fetched);
   void RunLinked();
@@ -170,8 +171,8 @@ class FetchJob final : public Task {
   Admission admission() const { return background_ ? Admission::kAlways : Admission::kFrequent; }
   void PromoteIntoL2(LossyTable& l2);
   void PromoteIntoL1(DeviceCacheTable& l1);
-  // A background job goes on from L2 to L3: what L2 lacks is noted before the scratch is promoted
-  // from, and becomes the next spec.
+  // For a background job that goes on from L2 to L3. ListMisses notes the keys that L2 lacks,
+  // before Promote compacts the scratch. AskL3ForMisses makes these keys the job's next fetch.
   void ListMisses();
   void AskL3ForMisses();
 

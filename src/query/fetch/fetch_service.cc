@@ -166,13 +166,14 @@ bool FetchService::PostPromotion(FetchJob* job, FetchJob::Stage stage) {
   return false;
 }
 
-// Keys of a background job have been said to be pending: where a queue is full, it does here what
-// it would have posted.
+// The keys of a background job were answered as pending, so the job must not be dropped: if a queue
+// is full, this thread does the work that it could not post.
 void FetchService::ContinueDetached(FetchJob* job) {
   if (job->background_ && job->spec_.level == FetchJob::Level::kL2) job->ListMisses();
   if (job->missed_count_ > 0) {
-    // Inserted here, because the promote executor may outlive the fetch executor: its tasks must
-    // not post there. The scratch is needed for what comes next.
+    // The promotion runs on this thread. A task of the promote executor could not post the fetch
+    // from L3, because the promote executor may outlive the fetch executor. Nor can the fetch
+    // overtake the promotion, because both use the same scratch.
     job->Promote();
     job->AskL3ForMisses();
     if (options_.fetch_executor->Post(job).ok()) return;

@@ -1,8 +1,8 @@
 // Fetching from levels that can block, and promotion: the work of lookups that is not done on the
 // caller's thread.
 //
-// A bounded pool of scratch buffers for each blocking level: when all are held, by calls, by
-// promotions or by work that outlived its call, the level counts as down for those that find none.
+// A bounded pool of scratch buffers for each blocking level. If calls, promotions and work that
+// outlived its call hold all of them, the level counts as down for a call that finds none.
 // Promotions and background fetches may hold half of them, so that inserting never stands in the
 // way of answering; one more promotion is dropped and counted, one more background fetch is
 // refused.
@@ -27,9 +27,9 @@
 
 namespace hps {
 
-// Bounds a fetch that no caller waits for. No caller's patience is its measure: a job of 4,096 rows
-// that are all on a slow disk takes a second or two, and a level that has not answered after five
-// times that hangs, and must not keep scratch and worker for ever.
+// Bounds a fetch that no caller waits for, whatever the time-outs of callers are. A job of 4,096
+// rows that are all on a slow disk takes a second or two. A level that has not answered after five
+// times that hangs, and must not keep the scratch and the worker for ever.
 inline constexpr Duration kBackgroundFetchTimeout = std::chrono::seconds(10);
 
 struct ReturnFetchJob {
@@ -60,22 +60,23 @@ class FetchService {
   // share of those that are free now, at least one.
   size_t FairShare(FetchJob::Level level) const;
 
-  // Shares the jobs with one task, which counts `latch` down as each of them is done. Several jobs
-  // are one call of level 2 (LossyTier::Fetch). On true the caller owes a TryCollect of each once
-  // it has waited; on false (the queue is full) nothing has happened. REQUIRES: 1 to
-  // kJobsPerCallMax jobs; several are of one level 2, whose tables have a tier, and have one
+  // Posts one task for the jobs; it counts `latch` down once for each job that is done. Several
+  // jobs become one call of level 2 (LossyTier::Fetch). True: when the caller has waited, it must
+  // call TryCollect for each job. False: the queue is full, and nothing has happened. REQUIRES: 1
+  // to kJobsPerCallMax jobs; several jobs ask one level 2, whose tables have a tier, and have one
   // deadline.
   bool Post(std::span<FetchJob* const> jobs, const LiveModel::Guard& guard, Latch& latch);
 
-  // Fetches without a waiting caller, from L2 down to L3 where the order says L2, and promotes.
-  // False: there are too many of its kind, or the queue is full; the job has been returned.
+  // Fetches without a waiting caller, and promotes. A job for L2 goes on to L3 for the keys that L2
+  // lacks. False: too many jobs run without a waiting caller, or the queue is full; the job has
+  // been returned to the pool.
   bool PostInBackground(FetchJobLease job, SnapshotPin pin);
 
   // Promotes what an answered job holds, and returns it. Drops and counts it when there are too
   // many promotions.
   void Promote(FetchJobLease job, SnapshotPin pin);
 
-  // The same for an order of L2 that has not been answered: its task asks for the keys and inserts
+  // As Promote, for a job that has not asked L2 yet: its task fetches the keys from L2 and inserts
   // what it gets. For an L2 that can't block.
   void PromoteByKeys(FetchJobLease job, SnapshotPin pin);
 
@@ -94,7 +95,8 @@ class FetchService {
   friend class FetchJob;
   friend struct ReturnFetchJob;
 
-  // What Drain waits for: jobs that run on their own, by the order in which they began to.
+  // Tracks the jobs that run without a waiting caller, in the order in which they began to. Drain
+  // waits for those that have begun before its call.
   class InFlightTracker {
    public:
     explicit InFlightTracker(size_t job_count) : begun_(job_count, 0) {}

@@ -174,7 +174,7 @@ void LevelFetch::CollectBatch(FetchJob::Level level) {
   for (FetchTask& task : std::span(tasks_.data(), task_count_)) {
     if (task.posted) task.answered = task.job->TryCollect();
     if (task.posted && !task.answered) {
-      latch_.CountDown();  // in place of the task, which no longer will
+      latch_.CountDown();  // the task, which keeps the job, will not
       // A call that was given up says nothing about the level.
       if (level == FetchJob::Level::kL2 && !is_cancelled()) {
         task.table->table->l2_health().Quarantine();

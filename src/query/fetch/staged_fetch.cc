@@ -16,16 +16,17 @@ namespace {
 constexpr uint64_t kGatherRowPs = 15'000;
 constexpr uint64_t kGatherBytePs = 100;
 
-// The caller watches the pieces of others for this long, to have each brought as it comes, before
-// it blocks. Longer than the gathering of most calls takes.
+// When the caller has no piece left to fetch, it watches the pieces of its helpers for this long,
+// to send each on its way as soon as it is fetched. Then it blocks. Longer than the gathering of
+// most calls takes.
 constexpr Duration kLastPiecesSpin = std::chrono::microseconds(500);
 
-// Pieces that are asked for before they are looked at.
+// How many pieces ahead the caller prefetches what helpers have written.
 constexpr size_t kPiecesAhead = 8;
 
-// Looks for misses before a caller that finds none gives way to other threads.
+// Looks without a new miss after which the caller yields between looks.
 constexpr size_t kRoundsWithoutPause = 256;
-// ... and before the probe takes longer than lookups do.
+// ... and after which it stops looking: the probe takes longer than lookups do.
 constexpr size_t kRoundsMax = 20'000;
 
 }  // namespace
@@ -128,7 +129,7 @@ void StagedFetch::Fetch(std::span<TableLookup> tables, std::span<QueryLookup> qu
     helpers_called_ = 0;  // those of the call before have been dismissed
     Begin(tables, queries);
   }
-  // Pieces whose copying has begun are copied to their end.
+  // If pieces have been copied ahead, all pieces that were fetched ahead will be; otherwise none.
   ahead_end_ = copied_ahead_.end > 0 ? Progress{piece_count_, bytes_} : Progress();
   AddRest(tables);
   sent_ = ahead_end_;
@@ -147,7 +148,7 @@ void StagedFetch::Fetch(std::span<TableLookup> tables, std::span<QueryLookup> qu
   team_->Close();
   CopyFetchedAhead();
   SendFetched(1);
-  Send(0, copied_ahead_.end);  // behind the others, since they wait for all that is being brought
+  Send(0, copied_ahead_.end);  // last: the device answers them after all copies
   NoteOutcomes(tables);
 }
 
@@ -239,9 +240,9 @@ void StagedFetch::NoteFetched() {
   }
 }
 
-// Neighbours of one width travel as one. Every copy takes time of its own; the first one is small,
-// since the device has nothing else to do, and each next one is as large as all before it, which
-// are brought while so much more is fetched.
+// Neighbouring pieces of one width are copied together. Every copy has a cost of its own. The first
+// copy is small, since the device has nothing else to do. Each next copy is as large as all copies
+// before it: while those travel, as much more is fetched.
 void StagedFetch::CopyFetchedAhead() {
   NoteFetched();
   const Progress ready = fetched_.end <= ahead_end_.end ? fetched_ : ahead_end_;
@@ -268,7 +269,7 @@ void StagedFetch::CopyFetchedAhead() {
   copied_ahead_ = ready;
 }
 
-// Of what has not been brought, if it is so many bytes.
+// Sends the fetched pieces that were not copied ahead, if they have at least `bytes_min` bytes.
 void StagedFetch::SendFetched(size_t bytes_min) {
   NoteFetched();
   if (fetched_.end <= sent_.end || fetched_.bytes - sent_.bytes < bytes_min) return;

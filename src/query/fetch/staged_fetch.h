@@ -25,14 +25,15 @@ namespace hps {
 
 // The figures are of a Xeon server with DDR5 and an H200 on PCIe 5; none of them is critical.
 struct StagedFetchTuning {
-  // Bytes of one piece: 64 rows of 512 bytes take a thread 3 us to gather, so that the first ones
-  // are there soon and the threads of a team end at about the same time; smaller ones take longer
-  // by the row. Behind the first pieces of a call, which are to be on their way at once, others
-  // have twice as much.
+  // Bytes of one piece. 64 rows of 512 bytes take a thread 3 us to gather, so the first pieces are
+  // there soon, and the threads of a team end at about the same time. Smaller pieces take longer
+  // per row. Of the pieces that are fetched ahead, only the first ones (kFirstPieces), which are to
+  // be on their way at once, have this size; later ones have twice as much.
   size_t piece_bytes = size_t{32} << 10;
-  // Bytes, at least and at most, for which the caller starts a copy, which takes it 3 us, as much
-  // as 128 KiB take PCIe. Of fewer rows, and of those that are fetched only when the probe is done,
-  // each is read where it lies: that takes PCIe a fifth longer.
+  // The caller starts a copy when as many bytes are fetched as it has copied before, but at least
+  // the first number, and it waits for no more than the second. To start a copy takes the caller 3
+  // us, in which PCIe moves 128 KiB. Fewer rows, and rows that are fetched only after the probe,
+  // are not copied: the device reads each where it lies, which takes PCIe a fifth longer.
   size_t copy_ahead_bytes_min = size_t{128} << 10;
   size_t bring_bytes_max = size_t{2} << 20;
   // Bytes that are sent at a time after that: 1 MiB takes PCIe 20 us, and telling the device to
@@ -41,8 +42,8 @@ struct StagedFetchTuning {
   // Gathering that takes the caller less than this is not worth waking a helper: a thread that
   // sleeps takes 30 to 60 us to come.
   Duration alone_max = std::chrono::microseconds(60);
-  // One more helper for each so much of it: below it the cost of the call (2 us for the caller)
-  // and of the helper's start weigh more than what it does.
+  // One more helper is called for each such share of the gathering. With a smaller share, calling
+  // the helper (2 us for the caller) and its start would cost more than the helper saves.
   Duration helper_share = std::chrono::microseconds(20);
 };
 
@@ -64,13 +65,15 @@ class StagedFetch final : private ForkJoinTeam::Work {
   // Has as many helpers woken as the last call needed whose misses the host fetched.
   void CallHelpers();
 
-  // From the call's Begin until the probe is done, or the deadline: asks L2 for the misses as they
-  // become known, of tables of which all calls wait for their rows.
+  // Call it after CacheLookup::Begin. Until the probe is done or the deadline has passed, asks L2
+  // for the misses as they become known. Only for tables whose hit-rate threshold makes the call
+  // wait for all rows.
   void FetchAhead(std::span<TableLookup> tables, std::span<QueryLookup> queries, Deadline deadline);
 
-  // Asks L2 for the misses of all tables of which it can't block, and answers what it has: the rest
-  // stays open. Tables that the call names twice are left to LevelFetch, which de-duplicates.
-  // What is sent waits for the device at most `send_wait_max` each time.
+  // Asks L2 for the misses of all tables whose L2 can't block, and answers those that L2 has. The
+  // other misses stay open. Tables that the call names twice are left to LevelFetch, which
+  // de-duplicates.
+  // Each time that it sends rows, it waits for the device at most `send_wait_max`.
   void Fetch(std::span<TableLookup> tables, std::span<QueryLookup> queries, Duration send_wait_max);
 
   // Sends helpers away that were called for a call that has come to nothing.
@@ -79,8 +82,9 @@ class StagedFetch final : private ForkJoinTeam::Work {
     begun_ = false;  // the next call may read level 2 by the device, and then fetches nothing ahead
   }
 
-  // Has what Fetch found, or the device by itself, inserted into L1. Copies keys only: the rows are
-  // fetched again in the background, because those that were sent are the device's.
+  // Has the rows that Fetch, or the device by itself, found in L2 inserted into L1. Passes on their
+  // keys only. The rows are fetched again in the background, because the rows that were sent lie in
+  // memory of the device's call.
   void Promote(std::span<TableLookup> tables, const LiveModel::Guard& guard);
 
  private:
@@ -92,7 +96,7 @@ class StagedFetch final : private ForkJoinTeam::Work {
     size_t first = 0;  // index of its first key among the query's misses
     HostRows rows;
     bool on_device = false;
-    std::atomic<bool> fetched{false};  // what follows, and the rows, are written before
+    std::atomic<bool> fetched{false};  // set after the rows and the members below
     absl::StatusCode code = absl::StatusCode::kOk;
     size_t hit_count = 0;
     size_t absent_count = 0;
@@ -119,9 +123,9 @@ class StagedFetch final : private ForkJoinTeam::Work {
     size_t end = 0;
     uint64_t bytes = 0;
   };
-  static constexpr size_t kPiecesMax = 1024;      // fetched ahead; and as many, and one per query
-  static constexpr size_t kFirstPieces = 16;      // that are small
-  static constexpr size_t kAheadQueriesMax = 64;  // of calls with more, none is fetched ahead
+  static constexpr size_t kPiecesMax = 1024;      // fetched ahead; later as many and one per query
+  static constexpr size_t kFirstPieces = 16;      // of tuning_.piece_bytes
+  static constexpr size_t kAheadQueriesMax = 64;  // a call with more fetches nothing ahead
 
   static bool Wanted(const TableLookup& table);
   void Begin(std::span<TableLookup> tables, std::span<QueryLookup> queries);
@@ -156,10 +160,10 @@ class StagedFetch final : private ForkJoinTeam::Work {
   uint64_t bytes_ = 0;  // of all pieces
   uint64_t row_count_ = 0;
   Progress fetched_;
-  Progress copied_ahead_;  // or need not be
-  Progress ahead_end_;     // fetched ahead, all of it in staging
-  Progress sent_;          // or were brought, and are sent last
-  bool begun_ = false;     // FetchAhead has been called for what Fetch goes on with
+  Progress copied_ahead_;  // or without rows to copy
+  Progress ahead_end_;     // where copying ahead ends; all pieces before are in staging
+  Progress sent_;          // or copied ahead: those are sent last
+  bool begun_ = false;     // FetchAhead has begun the call that Fetch goes on with
   size_t helpers_called_ = 0;
   size_t last_helpers_ = 0;
   std::vector<DeviceRowPiece> ready_;

@@ -302,8 +302,7 @@ TEST_F(StagedFetchTest, MissesAreFetchedWhileTheDeviceProbes) {
   }
 }
 
-// Catches: rows of one table that are brought together with those of another as if they were as
-// wide as these.
+// Catches: rows of two tables are copied together as if they had the same width.
 TEST_F(StagedFetchTest, RowsOfSeveralWidthsAreBroughtWhole) {
   Use(executor_, {.piece_bytes = 512, .copy_ahead_bytes_min = 1500, .bring_bytes_max = 1500});
   ahead_ = true;
@@ -381,7 +380,8 @@ TEST_F(StagedFetchTest, HelpersAreCalledWhereTheWorkIsWorthIt) {
   executor_.RunAll();
 }
 
-// Catches: helpers that are not called because the call before had as many, which have gone.
+// Catches: a call does not call its helpers because the call before called as many, although those
+// have been dismissed.
 TEST_F(StagedFetchTest, EachCallThatIsNotFetchedAheadCallsItsHelpers) {
   Use(executor_, {.piece_bytes = 128, .alone_max = std::chrono::microseconds(10)});
   for (int call = 0; call < 3; ++call) {
@@ -411,8 +411,8 @@ TEST_F(StagedFetchTest, ACallThatTheDeviceAnswersLeavesTheNumberOfHelpers) {
   executor_.RunAll();
 }
 
-// Catches: pieces of a call that has come to nothing, sent as answers of the next one, which is not
-// fetched ahead because the device may read level 2.
+// Catches: pieces of a failed call are sent as answers of the next call. That one does not call
+// FetchAhead, because the device may read level 2.
 TEST_F(StagedFetchTest, ACallThatComesToNothingLeavesNothingToTheNext) {
   ahead_ = true;
   Begin({&a_}, 60);

@@ -60,8 +60,8 @@ class BatchQueue {
   BatchQueue(const BatchQueue&) = delete;
   BatchQueue& operator=(const BatchQueue&) = delete;
 
-  // Whether fewer keys wait than the slots would take together in one lookup each without the
-  // calls in it waiting long for each other: with more, a lookup gains nothing.
+  // Whether fewer than kRoomKeysPerSlot keys wait for each slot. A lookup of more keys gains
+  // nothing, and its calls wait long for each other.
   bool HasRoom() const {
     return waiting_keys_.load(std::memory_order_relaxed) < kRoomKeysPerSlot * options_.slot_count;
   }
@@ -73,8 +73,8 @@ class BatchQueue {
   // there is one device.
   Work ReleaseSlot(size_t slot);
 
-  // Takes a call out that waits: `waited`. One that does not wait (any more) is in `slot`, or was
-  // there; kNoSlot: it has not come yet, or was handed back as overdue.
+  // Removes the call from its queue, if it waits there (`waited`). Otherwise the call is, or was,
+  // in `slot`; kNoSlot: it was not entered yet, or was handed back as overdue.
   struct Place {
     bool waited = false;
     size_t slot = kNoSlot;
@@ -84,8 +84,8 @@ class BatchQueue {
   // From now on no call waits: all that do, and those that come, are overdue.
   Work EndWaiting();
 
-  // What is due by now without a call that comes or a lookup that ends: overdue calls, and those
-  // that have waited long enough for more.
+  // The work that is due although no call has come and no lookup has ended: overdue calls, and
+  // calls whose batch wait is over.
   Work TakeDue();
 
   // Blocks until TakeDue may have work, or until Stop; false after Stop.

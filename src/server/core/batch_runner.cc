@@ -53,8 +53,8 @@ void BatchRunner::End() {
   cancel_.Cancel();
 }
 
-// Who cancels a call marks it first and then comes here for the lock: so either it finds the call
-// in the lookup, or the mark is seen.
+// A thread that cancels a call marks the call first and then takes the lock (Interrupt). So either
+// that thread finds the call in the lookup, or this finds the mark.
 void BatchRunner::BeginLookUp(CallState* first) {
   MutexLock lock(mutex_);
   cancel_.Reset();
@@ -114,7 +114,8 @@ CallList BatchRunner::EndAnswered(ModelVersion& version, CallList calls, bool en
   return again;
 }
 
-// Runs the network for all of them and ends them. A request that fails takes no other with it.
+// Runs the network for all calls together and ends them. If that fails, runs it for each call
+// alone, so that a call that fails does not fail the others.
 void BatchRunner::Predict(ModelVersion& version, CallList calls) {
   if (calls.empty()) return;
   const absl::Status status = RunNetwork(version, calls);
@@ -152,7 +153,7 @@ CallList BatchRunner::EndCancelled(CallList calls) {
   return others;
 }
 
-// Ends a call whose rows have not all come, where that is an error; else it is answered.
+// Ends a call that lacks rows, if that is an error. False: the call is to be answered as it is.
 bool BatchRunner::EndLate(CallState* call) {
   // A call that was not to wait has got what there was.
   if (call->lookup_deadline == Deadline::min()) return false;

@@ -1,11 +1,11 @@
 // Looks up the calls of one batch together and ends each of them.
 //
 // Every call's rows go straight into its own outputs. A batch is looked up until the earliest
-// deadline among its calls; those whose rows have not all come by then, and whose own deadline is
-// later, are looked up again without the others: so a call with a short deadline is answered in
-// time and costs the others nothing but a second look at what is near by then. It is the same with
-// a call that is given up (Interrupt): it ends at once, and what a level that hangs does for it
-// goes on in that level's own memory.
+// deadline among its calls. Calls that lack rows then, and whose own deadline is later, are looked
+// up again without the others. So a call with a short deadline is answered in time, and costs the
+// other calls only a second look at the rows that are near by then. A call that is given up
+// (Interrupt) ends at once in the same way. A level that hangs may go on working for that call, but
+// only in the level's own memory.
 //
 // One for each lookup slot, for the thread that has the slot; any thread may call Interrupt and
 // End. Allocates when it is made.
@@ -42,8 +42,8 @@ class BatchRunner {
   // a single one. Ends with OnDone of each: RESOURCE_EXHAUSTED where the lookup found no memory.
   void Run(CallList calls);
 
-  // Ends the lookup that `call` is in, if it is in one; it has been marked as cancelled. What else
-  // is in it is looked up again. The call must not be reset meanwhile.
+  // Ends the lookup that `call` is in, if it is in one. The other calls of that lookup are looked
+  // up again. REQUIRES: `call` is marked as cancelled, and is not reset meanwhile.
   void Interrupt(const CallState& call);
 
   // From now on no call waits for rows: all are answered as if their deadlines had passed.

@@ -41,9 +41,9 @@ class Inference {
   // CANCELLED. No exception leaves it.
   virtual void Run(InferenceCall& call) = 0;
 
-  // Whether a call that comes now is looked up at once or with the next ones. Where there is no
-  // room, a protocol leaves requests unread as long as it can: they can wait there as well, and
-  // take no memory.
+  // Whether a call that comes now is looked up at once or in the next lookups. If there is no room,
+  // a protocol leaves requests unread as long as it can: they wait in their sockets and take none
+  // of the server's memory.
   virtual bool HasRoom() const = 0;
 
   // How long, from its arrival, a call may take that names this time-out; zero: it names none. A
@@ -54,10 +54,11 @@ class Inference {
   // RESOURCE_EXHAUSTED, at once.
   virtual absl::Status ReserveBytes(uint64_t byte_count, Admission::Reservation* reservation) = 0;
 
-  // The client has gone or cancelled: ends the call as soon as can be, mostly before this returns,
-  // with CANCELLED or as it was about to end. Nothing writes to its outputs after its OnDone, also
-  // when a level hangs. From Run's beginning to the call's Reset, which the codec keeps from
-  // coming meanwhile; any thread. Does not block.
+  // The client has gone or cancelled: ends the call as soon as possible, mostly before this
+  // returns, with CANCELLED or with the status that it was about to end with. After the call's
+  // OnDone nothing writes to its outputs, even if a level hangs. Any thread may call this, from the
+  // beginning of Run until the call's Reset; the codec must not reset the call meanwhile. Does not
+  // block.
   virtual void Cancel(InferenceCall& call) = 0;
 };
 

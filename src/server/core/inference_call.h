@@ -51,8 +51,9 @@ class InferenceCall {
   std::string_view model_version;
   std::vector<OutputTensor> outputs;
 
-  // The answer is complete in outputs[i].data (OK), or why there is none. Called once per Run, on
-  // Run's thread before it returns or on any other; must not block. The call is the codec's again.
+  // The call has ended and belongs to the codec again. `status`: OK if the answer is complete in
+  // outputs[i].data, else why there is none. Called once per Run, on Run's thread before Run
+  // returns or on any other thread; must not block.
   virtual void OnDone(const absl::Status& status) = 0;
 
   // What the answer to `outputs` will take of the codec's memory, for Prepare to reserve.

@@ -113,8 +113,8 @@ void InferenceEngine::SetDeadlines(const InferenceRequest& request, CallState& p
   prepared.lookup_deadline = may_wait ? prepared.deadline : Deadline::min();
 }
 
-// One that waited so long to be read that it has less time left than it has waited is hopeless, or
-// takes the place of one that is not: it is refused before anything else is looked at.
+// A call that has waited unread for more than half of its time is hopeless, or takes the place of a
+// call that is not. It is refused before anything else is checked.
 absl::Status InferenceEngine::CheckUnreadWait(const InferenceRequest& request,
                                               const CallState& prepared) {
   const Duration timeout = prepared.deadline - prepared.arrival;
@@ -123,9 +123,9 @@ absl::Status InferenceEngine::CheckUnreadWait(const InferenceRequest& request,
   return TerminalStatuses::Get().waited_unread;
 }
 
-// Where the oldest call of the model has waited for half of the time that this one has, this one
-// would wait as long, and what comes after it longer: all would be answered too late, or none. So
-// the queue is kept as short as the calls' time-outs ask for.
+// If the model's oldest call has waited for more than half of this call's time, this call would
+// wait as long, and later calls longer: all of them would be answered too late. So this call is
+// refused, which keeps the queue as short as the calls' time-outs demand.
 absl::Status InferenceEngine::CheckWait(const CallState& prepared, const ServerModel& model) const {
   const int64_t head_since_ns = model.queue.head_since_ns.load(std::memory_order_relaxed);
   if (head_since_ns == 0) return absl::OkStatus();

@@ -302,7 +302,7 @@ TEST_F(InferenceEngineTest, ACancelledCallThatWaitsEndsAtOnce) {
   EXPECT_EQ(Statistics("m").requests_failed, 2u);
 }
 
-// Its wait ends, whatever hangs below; who was looked up with it is looked up again.
+// The cancelled call ends even if a level hangs; the others of its lookup are looked up again.
 TEST_F(InferenceEngineTest, ACancelledCallLeavesItsLookUpAndTheOthersGoOn) {
   Start();
   TestCall& a = NewCall("m", {1});
@@ -463,8 +463,9 @@ TEST_F(InferenceEngineTest, WhatIsBeyondTheCapacityIsRefusedAtOnce) {
   EXPECT_EQ(never.Start(engine()).code(), absl::StatusCode::kOutOfRange);
 }
 
-// Or else, under overload, everybody would be answered just too late. What the test's clock leaves
-// of a call's time, the store's own clock measures: seconds, so that a busy machine has enough.
+// Otherwise, under overload, every call would be answered just too late. The store's own clock
+// measures the time that a call has left by the test's clock. So that time is seconds, which is
+// enough on a busy machine.
 TEST_F(InferenceEngineTest, AQueueThatTakesHalfOfACallsTimeRefusesIt) {
   Start();
   TestCall& a = NewCall("m", {1});

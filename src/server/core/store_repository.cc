@@ -111,7 +111,8 @@ absl::Status StoreRepository::LoadAll() {
   absl::Status loaded = manager_.LoadAll();
   const absl::Status served = Refresh();
   if (loaded.ok()) loaded = absl::Status(served.code(), served.message());
-  // Where it ended before it came to the models, the server is ready when each has been loaded.
+  // If the load failed before it came to the models, Refresh sets this when a load of each model
+  // has been tried.
   if (loaded.ok()) loaded_once_.store(true, std::memory_order_release);
   return loaded;
 }

@@ -230,7 +230,7 @@ TEST_F(CredentialsTest, RefusesCertificatesThatDoNotFit) {
   EXPECT_EQ(code(), absl::StatusCode::kInvalidArgument);
 }
 
-// Each would be waited for: a pipe's writer, and whoever knows a key's pass phrase.
+// The server would wait for the writer of a pipe, or for a person who types a key's pass phrase.
 TEST_F(CredentialsTest, RefusesFilesThatAreWaitedFor) {
   UseTls(MakeTestCertificate());
   const auto refused = [&] { return TlsContext::Create(config_).status(); };

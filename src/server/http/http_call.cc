@@ -259,7 +259,8 @@ void HttpCall::OnDone(const absl::Status& status) {
   connection_.OnCallEnded();
 }
 
-// The connection is not told of the end while the server is being asked: it would reset the call.
+// While the server is being asked to end the call, the connection is not told that the call has
+// ended: it would reset the call, which Inference::Cancel still uses.
 void HttpCall::Cancel() {
   {
     MutexLock lock(mutex_);

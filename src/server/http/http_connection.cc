@@ -200,7 +200,7 @@ void HttpConnection::ReadRequest() {
     if (!readable_ || !ReadMore()) break;
   }
   if (state_ != State::kReading || reader_.has_input()) return;
-  // The drain did not close it if it was not idle then: being opened, or its answer being read.
+  // The drain closed only idle connections. This one was being opened or answered then.
   if (server_.draining()) return Close();
   reader_.ReleaseInput();
 }
@@ -327,7 +327,7 @@ void HttpConnection::Answer() {
   }
   switch (route_.kind) {
     case RouteKind::kInfer:
-      UseTurn();  // what others wait for says nothing of the time that lookups take
+      UseTurn();  // only inferences show how long requests wait for lookups
       return StartInfer(body);
     case RouteKind::kLoad:
       if (const absl::Status status = CheckLoad(body); !status.ok()) {

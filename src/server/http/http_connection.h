@@ -120,7 +120,7 @@ class HttpConnection final : public ServedConnection {
   After after_ = After::kNextRequest;
   bool run_pending_ = false;  // the call is looked up when the connection is not driven any more
   bool readable_ = false;     // a read may find something
-  bool hung_up_ = false;      // reads announce the end by themselves from now on
+  bool hung_up_ = false;      // the client's end was announced: reads have to find it
   size_t turn_requests_ = 0;  // that this turn of the driving thread has begun
   TimePoint arrival_{};       // of the request
   Duration socket_wait_{};    // from its arrival until it was read

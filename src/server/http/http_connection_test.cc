@@ -432,7 +432,8 @@ TEST_F(ConnectionTest, DrainCutsOffWhatDoesNotEnd) {
   EXPECT_TRUE(AwaitConnections(0));
 }
 
-// Who runs a call may look up those of others next, for as long as that takes.
+// A thread that has ended a call may look up calls of other connections next, for as long as that
+// takes.
 TEST_F(ConnectionTest, AnAnswerDoesNotWaitForWhatItsThreadDoesNext) {
   Latch answered(1);
   std::atomic<bool> was_answered = false;

@@ -1,24 +1,24 @@
 // What waits for its turn, and whose turn is next: sockets that have something to read, and calls
 // that were read from a socket which brings many (gRPC).
 //
-// A request that is not read costs nothing: it stays in the system's memory, and when there is time
-// for it one can still choose between it and those that came later. So a server that is busy leaves
-// sockets here, and reads one when what it has read before is about to be answered ("room").
+// A request that is not read costs nothing: it stays in the system's memory, and the server can
+// still choose between it and requests that come later. So a busy server leaves sockets here, and
+// reads the next one when there is room: when what it reads will soon be looked up.
 //
-// While all can be answered in time, the one that has waited longest is next. When that one turns
-// out to have waited too long, which its turn finds and NoteRefused tells, the server is
-// overloaded: in that order every request would be answered too late. From then on the newest is
-// next, which can be answered in time. Those that wait longest get turns beside it, in which they
-// are refused or, where they have the patience, answered; but no more processor time than
-// kOldestShare of what the others take: else refusing would take the place of answering. As
-// soon as the one that has waited longest is in time again, or none waits, the old order is back.
+// While all requests can be answered in time, the oldest waiter is next. If its turn finds that it
+// has waited too long (NoteRefused), the server is overloaded: in this order every request would be
+// answered too late. From then on the newest waiter is next, because it can be answered in time.
+// The oldest waiters get turns beside it, in which they are refused or, if their time-outs allow
+// it, answered. These turns take at most one part in kOldestShare of the processor time of the
+// others: otherwise refusing would take the place of answering. As soon as the oldest waiter is in
+// time again, or nothing waits, the oldest waiter is next again.
 //
-// The first request of a connection has a place of its own among the oldest: probes often come so,
-// and are answered in a bounded time however many wait.
+// In the turns of the oldest, first requests of connections alternate with other requests. Probes
+// are often first requests, so they are answered in a bounded time however many others wait.
 //
 // A connection in the middle of something (the rest of a request, room for the rest of an answer)
-// waits only for a thread. It has its turn whether there is room or not, as long as such turns take
-// no more processor time than the others; they say nothing about the load.
+// waits only for a thread and needs no room. Its turn comes first as long as such turns take no
+// more processor time than the others. These turns say nothing about the load.
 //
 // Thread-safe; one lock, for a few instructions. It allocates nothing.
 #pragma once
@@ -60,15 +60,15 @@ class Backlog {
     Entry* entry = nullptr;  // null: no turn
     TimePoint since{};       // when the entry came
     Kind kind = Kind::kLater;
-    bool is_oldest = false;  // it was the one that had waited longest
-    bool is_beside = false;  // ... and had its turn from its share
+    bool is_oldest = false;  // no other request that begins had waited longer
+    bool is_beside = false;  // the turn is one of the share of the oldest
     uint64_t refusals_before = 0;
   };
 
   class Waiter {
    public:
-    // On the thread that took the turn. Whether a request had it: another turn says nothing about
-    // how long requests wait.
+    // Called on the thread that took the turn. Returns whether a request used it: otherwise the
+    // turn says nothing about how long requests wait.
     virtual bool TakeTurn(const Turn& turn) = 0;
 
    protected:
@@ -79,18 +79,18 @@ class Backlog {
   Backlog(const Backlog&) = delete;
   Backlog& operator=(const Backlog&) = delete;
 
-  // It came at `since`, perhaps before others that wait. Keeps its place when it waits already, but
-  // for what goes on now.
+  // Adds the entry, which came at `since`, perhaps before others that wait. An entry that waits
+  // already keeps its place, unless it becomes kInProgress now.
   void Push(Entry& entry, Kind kind, TimePoint since);
-  // Whether it waited: else it does not, or its turn is on its way.
+  // Returns whether the entry waited. If not, it was not added, or its turn is on its way.
   bool Remove(Entry& entry);
 
-  // Whose turn it is. `has_room`: what is read now is looked up soon. No turn if nothing waits, or
-  // if there is no room and the share of the oldest is used up: then Await.
+  // Removes the entry whose turn it is. `has_room`: what is read now is looked up soon. No turn if
+  // nothing waits, or if there is no room and the share of the oldest is used up: then call Await.
   Turn Take(bool has_room);
-  // ... of those alone that go on.
+  // As Take, but only among the entries that are kInProgress.
   Turn TakeBegun();
-  // ... has ended, and took so much processor time.
+  // The turn has ended and took `processor_time`. `had_request`: what TakeTurn returned.
   void End(const Turn& turn, Duration processor_time, bool had_request);
 
   // A request was refused, or was too late, because the server has too much to do.
@@ -99,16 +99,17 @@ class Backlog {
     overloaded_.store(true, std::memory_order_relaxed);
   }
 
-  // Waits until `until`, or for WakeOne; then the oldest have another turn in any case.
+  // Waits until `until`, or for WakeOne. After that the oldest get a turn even if their share is
+  // used up.
   void Await(Deadline until);
   void WakeOne();
 
-  size_t size() const { return size_.load(); }  // in one order with EventLoop::WakeOne
+  size_t size() const { return size_.load(); }  // sequentially consistent for EventLoop::WakeOne
   bool is_overloaded() const { return overloaded_.load(std::memory_order_relaxed); }
 
  private:
-  // In the order in which they came, nearly: one that is told of late goes before at most
-  // kStepsMax that came after it.
+  // Entries, nearly in the order in which they came: an entry that is added late is placed before
+  // at most kStepsMax entries that came after it.
   class List {
    public:
     void Push(Entry& entry);
@@ -136,7 +137,7 @@ class Backlog {
   List begun_ HPS_GUARDED_BY(mutex_);
   List first_ HPS_GUARDED_BY(mutex_);  // first requests of their connections
   List later_ HPS_GUARDED_BY(mutex_);
-  // What those that go on have taken more than the others, in nanoseconds.
+  // By how much the turns of begun_ have taken more processor time than the others, in nanoseconds.
   int64_t begun_ns_ HPS_GUARDED_BY(mutex_) = 0;
   bool first_had_turn_ HPS_GUARDED_BY(mutex_) = false;
   // What the oldest may take yet, in nanoseconds; below zero after a turn that took more.

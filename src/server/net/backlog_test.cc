@@ -247,7 +247,7 @@ TEST_F(BacklogTest, WhatGoesOnWhileItWaitsToBeginKeepsItsTime) {
   EXPECT_EQ(Take(), 0);
 }
 
-// A ping or a window brings no request: how long requests wait it can't say.
+// A ping or a window update brings no request, so its turn does not show how long requests wait.
 TEST_F(BacklogTest, ATurnWithoutARequestDoesNotBringTheOldOrderBack) {
   PushMany(10);
   EXPECT_EQ(Refuse(), 0);

@@ -2,16 +2,15 @@
 //
 // Small buffers are powers of two, so that one serves many sizes. Above a mebibyte there are four
 // steps between a power and the next: what is lent is counted, and a body just above a power must
-// not count twice.
+// not count as twice its size.
 //
 // The sizes of bodies and rows are not known beforehand, so the pool keeps what comes back, by
-// size, and lends it again: after warm-up a request allocates nothing. What is lent is bounded by
-// the server's bytes in flight, what is kept beside by a share of that, so that a burst of large
-// requests does not stay in memory.
+// size, and lends it again: after warm-up a request allocates nothing. Limits bounds what is lent,
+// and what is kept beside it, so that a burst of large requests does not stay in memory.
 //
-// Requests may take a part of it alone: those that are being read, or wait for their turn, must not
-// leave nothing for the answers to those that have it. Within that, the small ones have some for
-// themselves, so that probes are read however many large requests wait.
+// Requests may take only a part of the pool: requests that are being read, or wait for their turn,
+// must leave memory for the answers to the others. Large requests may take only a part of that
+// part, so that probes are read however many large requests wait.
 //
 // Thread-safe; a lease belongs to one thread at a time. The pool outlives its leases (checked).
 #pragma once

@@ -21,19 +21,19 @@ constexpr uint64_t kPoolKeptBytes = uint64_t{64} << 20;
 constexpr uint64_t kSmallRequestsPart = 8;
 // Loads and unloads that wait for the one that runs.
 constexpr size_t kSlowTasksMax = 64;
-// How long a thread waits for room at a time. Who makes room wakes it, but those that end lookups
-// are not all threads of this server.
+// How long a thread waits for room at a time. A thread of this server that finds room wakes it, but
+// room can also come from a lookup that ends on a thread of another server.
 constexpr Duration kRoomWait = std::chrono::milliseconds(1);
-// What a thread that is about to look up does by itself after that: most lookups take less time
-// than another thread to come.
+// Entries that a thread that is about to look up leaves for itself, to take them after the lookup:
+// most lookups take less time than waking another thread.
 constexpr size_t kDoneNext = 1;
 // Sockets that one turn of a thread accepts: then those that are open have theirs.
 constexpr size_t kAcceptsPerTurn = 64;
 constexpr Duration kTickMin = std::chrono::milliseconds(10);
 constexpr Duration kTickMax = std::chrono::milliseconds(500);
 
-// What is admitted, requests and their answers, is `bytes_in_flight_max` at most. So much again is
-// for requests that are not admitted yet, and then whatever is admitted has room for its answer.
+// Admitted requests and their answers take `bytes_in_flight_max` at most. As much again is for
+// requests that are not admitted yet, so that every admitted request finds room for its answer.
 BufferPool::Limits PoolLimits(uint64_t bytes_in_flight_max) {
   const uint64_t small_bytes = bytes_in_flight_max / kSmallRequestsPart;
   return {.lent_bytes_max = 2 * bytes_in_flight_max + small_bytes,
@@ -78,7 +78,8 @@ absl::Status ConnectionServer::Listen(const std::string& address) {
 
 void ConnectionServer::Stop() {
   if (loop_ == nullptr) return;
-  // What looks up or loads ends by its own deadline, and can't be left before.
+  // Lookups and loads that still run end by their own deadlines, and use their connection until
+  // then.
   if (!Drain(RealClock().Now()).ok()) AwaitNoConnections(kNoDeadline);
   loop_->Stop();
   slow_.reset();
@@ -249,7 +250,8 @@ void ConnectionServer::Accept(int fd) {
     }
   }
   connection->Offer(fd, std::move(secured), std::move(tls_bytes));
-  // Not more than that: the thread may know of other sockets that nobody else knows of.
+  // Begins no request: this thread may have taken events of other sockets, which a lookup would
+  // delay.
   connection->Activate(ServedConnection::kOpened, /*may_start=*/false);
 }
 

@@ -52,16 +52,16 @@ class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
   // This thread is about to look up, maybe for long: others come for what is left.
   void CallHelp();
 
-  // Whether a request that is whole now, on a connection that is read now, goes on.
+  // Whether a request that is complete now may begin before all that wait.
   bool MayBegin() const {
     return MayHoldTurn() && HasRoom() && (backlog_.size() == 0 || !backlog_.is_overloaded());
   }
-  // ... else it waits for its turn, since it came. Forget: whether it did; else its turn is on its
-  // way.
+  // Lets the entry, which came at `since`, wait for its turn.
   void Leave(Backlog::Entry& entry, Backlog::Kind kind, TimePoint since);
+  // Ends its wait. False: it does not wait, or its turn is on its way.
   bool Forget(Backlog::Entry& entry) { return backlog_.Remove(entry); }
-  // A call has had its turn and is not looked up yet: while each thread could have one, no other
-  // begins. Else a connection that another thread drives would be handed all of them.
+  // A call holds its turn until its lookup begins. While as many calls as threads hold one, no
+  // other request begins: otherwise a connection that another thread drives would get all turns.
   bool MayHoldTurn() const { return held_turns_.load() < options_.thread_count; }
   void HoldTurn() { held_turns_.fetch_add(1); }
   void ReleaseTurn() {
@@ -89,9 +89,10 @@ class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
     size_t thread_count = 1;
     Duration tick_period{};
     bool is_counted = true;  // as a server of requests, in its connections and requests
-    bool leaves_unread =
-        true;  // what there is no room to look up; metrics and probes wait for none
-    size_t request_bytes_min = 0;  // less than that is none, and read at once
+    // Requests stay unread while there is no room to look them up. Off for a server of metrics
+    // and probes, which need no room.
+    bool leaves_unread = true;
+    size_t request_bytes_min = 0;  // fewer bytes are not a request, and are read at once
   };
 
   ConnectionServer(const ProtocolParts& parts, Options options);

@@ -114,15 +114,16 @@ absl::Status EventLoop::Watch(int fd, void* source) {
   return Add(fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, source);
 }
 
-// What was left is seen by a thread that counts itself as waiting after that, and one that has
-// counted itself before is seen here.
+// No wake-up is lost, because these accesses are sequentially consistent. The caller adds work
+// before this reads waiting_threads_, and a thread adds itself to waiting_threads_ before it asks
+// HasLeft. So either that thread sees the work, or this sees the thread.
 void EventLoop::WakeOne() {
   if (waiting_threads_.load() == 0 || is_woken_.exchange(true)) return;
   const uint64_t one = 1;
   HPS_CHECK(write(wake_, &one, sizeof(one)) == sizeof(one));
 }
 
-// In the order of WakeOne's.
+// Loses no wake-up, for the same reason as WakeOne.
 void EventLoop::WakeOneLater() {
   if (waiting_threads_.load() == 0 || is_later_set_.exchange(true)) return;
   const itimerspec once{.it_interval = {}, .it_value = AsTimespec(kLater)};
@@ -142,7 +143,8 @@ void EventLoop::Wait() {
   bool has_more = false;
   while (!stopping_.load(std::memory_order_relaxed)) {
     const int count = Look(has_more, events);
-    // This thread comes for what is left, but perhaps late: others are to be woken meanwhile.
+    // The flags are cleared before the events are reported: this thread does what is left, but
+    // perhaps late, and until then other threads can be woken.
     for (int i = 0; i < count; ++i) {
       const void* const source = events[static_cast<size_t>(i)].data.ptr;
       if (source == &wake_) is_woken_.store(false);
@@ -155,8 +157,8 @@ void EventLoop::Wait() {
   }
 }
 
-// How much has happened. With looks_ahead all of it is taken where no other thread waits: so the
-// handler knows what there is to choose from.
+// Takes events and returns how many. With looks_ahead and no other thread that waits, it takes many
+// of them, so that the handler knows all sockets that it can choose from.
 int EventLoop::Look(bool has_more, std::span<epoll_event> events) {
   const bool is_alone = waiting_threads_.load(std::memory_order_relaxed) == 0;
   if (has_more || (options_.looks_ahead && is_alone)) {

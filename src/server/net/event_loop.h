@@ -2,9 +2,9 @@
 //
 // Every thread waits on the same set, sockets are registered once and edge-triggered, and the
 // kernel wakes one thread for an event: a request costs one wait, one read and one write, no
-// registration and no hand-over between threads. What a handler leaves for later is done between
-// two waits. (A shared Asio io_context wakes a second thread
-// for each event, which then waits in the first one's place.)
+// registration and no hand-over between threads. Between two waits a thread does what the handler
+// has left for later. (A shared Asio io_context wakes a second thread for each event, which then
+// waits in the first one's place.)
 //
 // Thread-safe.
 #pragma once
@@ -37,15 +37,15 @@ class EventLoop {
   class Handler {
    public:
     virtual ~Handler() = default;
-    // `source`: as given to Watch. It may be of a socket that has been closed meanwhile.
-    // `is_last`: the thread knows of no other that it will bring next. Always so without
+    // `source`: as given to Watch; its socket may have been closed meanwhile. `is_last`: the thread
+    // has taken no further event that it will report after this one. Always true without
     // `looks_ahead`.
     virtual void OnSocket(void* source, SocketEnd end, bool is_last) = 0;
     virtual void OnAcceptable() = 0;  // the listening socket
     virtual void OnTick() = 0;        // every tick period
-    // After every call of the others: does one piece of what they have left for later. Whether
-    // there may be more: then the thread only looks what else has happened, instead of waiting for
-    // it, and comes again.
+    // Called after each look for events: does one piece of what was left for later. Returns whether
+    // there may be more. If so, the thread looks for events without waiting, and then calls this
+    // again.
     virtual bool DoLeft() = 0;
     // Whether something is left now; asked by a thread that is about to wait.
     virtual bool HasLeft() const = 0;
@@ -55,8 +55,9 @@ class EventLoop {
     std::string name;  // of the threads
     size_t thread_count = 1;
     Duration tick_period = std::chrono::seconds(1);
-    // Takes all that has happened when no other thread waits for it: for a handler that leaves
-    // sockets for later. Else a thread takes one thing at a time, the rest is left to the others.
+    // For a handler that leaves sockets for later. A thread takes many events at once if no other
+    // thread waits for them or something may be left. Without this, a thread takes one event at a
+    // time and leaves the rest to the other threads.
     bool looks_ahead = false;
   };
 
@@ -78,8 +79,8 @@ class EventLoop {
 
   // Something was left for later: where threads wait, one of them comes for it. Any thread.
   void WakeOne();
-  // ... when kLater has passed, unless a thread comes for it before: for one of the loop's own
-  // threads, which is about to come itself. Waking another costs it more than most of what is left.
+  // As WakeOne, but when kLater has passed. For one of the loop's own threads, which does what is
+  // left itself if it is free before: waking another thread costs it more than most of that work.
   void WakeOneLater();
   // Whether this thread is one of the loop's own.
   bool IsOwnThread() const;

@@ -1,5 +1,5 @@
-// What is left for later is done, whoever leaves it. No tick comes meanwhile, which would end a
-// wait for a thread that nobody wakes.
+// Work that is left for later is done, whichever thread leaves it. No tick comes during these
+// tests: it would end the wait of a thread that should have been woken.
 #include "server/net/event_loop.h"
 
 #include <gtest/gtest.h>
@@ -118,8 +118,8 @@ class LeftEntry final : public Backlog::Waiter {
   const std::function<void()> act_;
 };
 
-// Catches: a thread that leaves something, is busy for long, and has told nobody. Often, because a
-// thread that does not wait yet sees by itself what is left.
+// Catches: a thread that leaves work, is busy for long, and wakes no other thread. Repeated,
+// because another thread that does not wait yet sees the work by itself.
 TEST(LeftWorkTest, OfAServersThreadIsDoneWhileItIsBusy) {
   constexpr int kRounds = 20;
   Latch done(1);

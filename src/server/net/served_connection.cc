@@ -33,12 +33,13 @@ void ServedConnection::Activate(uint32_t events, bool may_start) {
   OnDrivenElsewhere(events);
 }
 
-// A socket that was closed while it waited may have been followed by another.
+// While the connection waited, its socket may have been replaced by another: nothing of the new one
+// came before it was offered.
 bool ServedConnection::TakeTurn(const Backlog::Turn& turn) {
   const int64_t since_ns =
       std::max(Nanoseconds(turn.since), offered_ns_.load(std::memory_order_relaxed));
   const bool begins = turn.kind != Backlog::Kind::kInProgress;
-  // What another turn was for is not younger because this one comes before it was read.
+  // A turn of kInProgress keeps the arrival of an earlier turn whose bytes are not read yet.
   int64_t known_ns = begins ? waits_since_ns_.load(std::memory_order_relaxed) : 0;
   waits_since_ns_.compare_exchange_strong(known_ns, since_ns, std::memory_order_relaxed);
   has_used_turn_.store(false, std::memory_order_relaxed);
@@ -48,8 +49,9 @@ bool ServedConnection::TakeTurn(const Backlog::Turn& turn) {
   return has_used_turn_.load(std::memory_order_relaxed);
 }
 
-// The socket may be closed meanwhile, and another one have its number: then the answer is of that
-// one, and what is read too early is read all the same.
+// The socket may be closed meanwhile, and another socket may have its number. The answer is then
+// about that socket. This does no harm: it only decides whether the connection is read now or waits
+// for its turn.
 bool ServedConnection::HasUnread(size_t bytes) const {
   if (bytes == 0) return true;
   int unread = 0;
@@ -62,7 +64,8 @@ TimePoint ServedConnection::TakeArrival(TimePoint now) {
   return since_ns > 0 ? TimePoint(Duration(since_ns)) : now;
 }
 
-// An end that was reported of the socket before this one, and has come late, is none of this one.
+// A late event may report the end of the socket that the connection had before. Asks the present
+// socket, and drops an end that it does not have.
 uint32_t ServedConnection::OwnEvents(uint32_t events) const {
   if ((events & (kHangup | kReset)) == 0 || !transport_.is_open()) return events;
   pollfd now{.fd = transport_.fd(), .events = POLLRDHUP, .revents = 0};

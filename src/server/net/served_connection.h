@@ -4,10 +4,10 @@
 // Events (of its socket, of the clock, of calls that have ended) come on any thread and are
 // combined in an atomic mask. The first thread that sets a bit drives the connection: it handles
 // events until it would have to wait. Other threads set their bit and return. So a protocol needs
-// no lock for what belongs to its connection. A lookup runs on the thread that read its request and
-// that does not drive meanwhile; the thread that ends the lookup drives, and writes the answer. It
-// begins no other request of the connection, because that could lead back into lookups: the
-// server's own threads do that.
+// no lock for what belongs to its connection. A thread that has a call to look up stops driving and
+// runs the lookup. The thread that ends the lookup drives the connection and writes the answer, but
+// begins no other request of the connection, because that could lead back into lookups. Only the
+// server's own threads begin requests.
 //
 // Thread-safe: the public part. What a protocol adds belongs to the thread that drives.
 #pragma once
@@ -59,14 +59,14 @@ class ServedConnection : public Backlog::Waiter {
 
   // Its place among the sockets that wait to be read.
   Backlog::Entry& waiting() { return waiting_; }
-  // Whether what an event of the socket brings can wait: at most that a request begins.
+  // Whether an event of the socket can wait, because it begins a request at most.
   bool is_idle() const { return idle_.load(std::memory_order_relaxed); }
-  // ... the first one.
+  // Whether that request would be the first one of the connection.
   bool is_new() const { return is_new_.load(std::memory_order_relaxed); }
   // Whether so many bytes at least wait in the socket. Any thread.
   bool HasUnread(size_t bytes) const;
-  // The socket waits to be read: what its turn, which is Activate's, is to know besides. Of a
-  // thread that does not drive it.
+  // The socket is left in the backlog: TakeTurn will pass these events to Activate. May be called
+  // by a thread that does not drive the connection.
   void NoteLeft(uint32_t events) { left_events_.fetch_or(events, std::memory_order_acq_rel); }
   bool TakeTurn(const Backlog::Turn& turn) override;
 
@@ -80,9 +80,9 @@ class ServedConnection : public Backlog::Waiter {
   virtual void Handle(uint32_t events, bool may_start) = 0;
   // An allocation failed in it.
   virtual void OnNoMemory() = 0;
-  // A call that is to be looked up, by this thread, when it drives no more; null: none.
+  // Returns the call that this thread looks up when it has stopped driving; null: none.
   virtual InferenceCall* TakeCall(bool may_start) = 0;
-  // ... it drives on: to be taken again.
+  // The thread has to go on driving: TakeCall must return this call again.
   virtual void PutBack(InferenceCall& call) = 0;
   // More calls wait for a thread.
   virtual bool has_calls() const = 0;
@@ -112,12 +112,13 @@ class ServedConnection : public Backlog::Waiter {
   bool has_deadline() const {
     return deadline_ns_.load(std::memory_order_relaxed) != kNoDeadline.time_since_epoch().count();
   }
-  // ... or earlier, where it was.
+  // Sets the deadline, unless it is earlier already.
   void NoteDeadline(TimePoint deadline) {
     if (!IsLate(deadline)) SetDeadline(deadline);
   }
 
-  // When what is read next was there to be read; `now` where it did not wait. Once for each turn.
+  // Returns since when the bytes that are read next have waited; `now` if they did not wait. Once
+  // for each turn.
   TimePoint TakeArrival(TimePoint now);
   void ForgetArrival() { waits_since_ns_.store(0, std::memory_order_relaxed); }
   // A request begins.

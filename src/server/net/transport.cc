@@ -83,8 +83,8 @@ IoResult Transport::WritePlain(std::span<const iovec> pieces) {
   return {.state = IoState::kDone, .bytes = static_cast<size_t>(sent)};
 }
 
-// A record for each piece would be many small ones: the first few are written as one, from a copy.
-// Where that must be tried again, the same pieces come again, so the same bytes.
+// A record for each piece would be many small records, so the first few pieces are copied into one
+// record. If the write has to be repeated, the caller passes the same pieces, as OpenSSL demands.
 IoResult Transport::WriteTls(std::span<const iovec> pieces) {
   const auto piece = std::find_if(pieces.begin(), pieces.end(),
                                   [](const iovec& candidate) { return candidate.iov_len > 0; });

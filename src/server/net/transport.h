@@ -42,7 +42,8 @@ class Transport {
   IoResult Read(std::span<std::byte> into);
   // REQUIRES: at least one byte, at most IOV_MAX pieces.
   IoResult Write(std::span<const iovec> pieces);
-  // Of all that was written, what the client's system has acknowledged; with TLS a little more.
+  // How many of the written bytes the client's system has acknowledged. With TLS a little less,
+  // because what is not acknowledged yet is counted with the overhead of its records.
   uint64_t taken_bytes() const;
 
   void EndSending();  // the client sees the end of the answers; it may still send

@@ -1,6 +1,6 @@
 // What the dashboard and `hps top` show, as JSON. docs/overview_api.md describes every member.
 //
-// Counters are sums since the process began: who shows rates asks twice.
+// Counters are sums since the process began: a client that shows rates asks twice.
 #pragma once
 
 #include <string>

@@ -77,8 +77,8 @@ class Pages final : public PageSource {
     return make(snapshot);
   }
 
-  // One at a time, and the next is refused: this is for a person at a keyboard, no way around the
-  // server's limits, and must not hold its threads.
+  // One lookup at a time; others are refused meanwhile. This is for a person at a keyboard: it must
+  // not be a way around the server's limits, nor hold the server's threads.
   absl::StatusOr<Page> Lookup(std::string_view query) HPS_EXCLUDES(lookup_mutex_) {
     HPS_ASSIGN_OR_RETURN(const KeyQuestion question, ParseKeyQuestion(query));
     if (!lookup_mutex_.TryLock()) {

@@ -1,8 +1,9 @@
 // What the server shows: the dashboard and its assets, the metrics, the JSON behind `hps top`.
 //
 // The metrics, the overview and the history are made anew at most four times a second, however many
-// ask: a crowd of open dashboards costs no more than one. Thread-safe: one lock
-// is held while such a text is made, another while a row is looked up.
+// ask: a crowd of open dashboards costs no more than one.
+//
+// Thread-safe: one lock is held while such a text is made, another while a row is looked up.
 #pragma once
 
 #include <memory>

@@ -313,7 +313,7 @@ void KafkaProducer::SendLingering() {
   for (uint32_t i = 0; i < partition_count(); ++i) {
     if (!ended_.ok()) return;
     if (open_[i].keys.empty() || now - open_[i].opened < options_.linger) continue;
-    // No wait: this thread makes the room.
+    // Does not wait for room: only this thread makes room, by serving deliveries.
     if (absl::Status status = Send(i, now); !status.ok()) return;
   }
 }

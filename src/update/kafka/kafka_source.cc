@@ -21,7 +21,8 @@ constexpr auto kSlice = std::chrono::milliseconds(20);
 // After a broker did not answer the question that wakes fetching.
 constexpr auto kWakeRest = std::chrono::seconds(1);
 constexpr auto kHintsEvery = std::chrono::milliseconds(500);
-// A partition that has records and gives none, and the longest wait until it is assigned again.
+// A partition that has records and delivers none for kStuckAfter is assigned again. The wait
+// doubles each time, up to kStuckAfterMax.
 constexpr auto kStuckLookEvery = std::chrono::seconds(1);
 constexpr auto kStuckAfter = std::chrono::seconds(10);
 constexpr auto kStuckAfterMax = std::chrono::minutes(5);

@@ -50,8 +50,8 @@ class KafkaSource final : public UpdateSource {
 
     TopicTracker tracker;
     uint64_t asked = 0;  // the newest question that the watcher has
-    // By partition, while there are records that do not come: the offset of the next one, since
-    // when it has been the next, and how long it may be.
+    // By partition, while it has records that do not come: the offset of the next record, since
+    // when that offset has been the next one, and how long it may stay so.
     struct Waiting {
       uint64_t next = UINT64_MAX;
       TimePoint since{};

@@ -127,8 +127,8 @@ void TestKafkaBrokers::MakeAdmin() {
   admin_ = *std::move(admin);
 }
 
-// A client that has heard of no controller, as brokers that have just started name none, may never
-// hear of one: another try is made with another client.
+// Brokers that have just started name no controller, and a client that has heard of none may never
+// hear of one. So each try uses another client.
 template <typename Send>
 rd_kafka_event_t* TestKafkaBrokers::Ask(rd_kafka_admin_op_t operation, const Send& send) {
   const TimePoint end = RealClock().Now() + 2 * kAwaitMax;

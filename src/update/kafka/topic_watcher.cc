@@ -13,7 +13,7 @@ namespace {
 constexpr auto kAskTimeout = std::chrono::seconds(3);
 // After an answer that leaves a question open: a broker that has no leader needs a moment.
 constexpr auto kRetryEvery = std::chrono::milliseconds(100);
-// Answers that are not taken: the newest are kept.
+// Answers that TakeAnswers has not taken yet. Beyond this number the oldest are dropped.
 constexpr size_t kAnswersMax = 100'000;
 
 }  // namespace
@@ -80,7 +80,7 @@ void TopicWatcher::Run() {
     {
       MutexLock lock(mutex_);
       const TimePoint next = RealClock().Now() + (all_answered ? look_every_ : kRetryEvery);
-      // New questions wait as well while others are tried again.
+      // If some questions were not answered, new questions wait as long as those: for kRetryEvery.
       while (!stopping_ && !(is_asked_ && all_answered) && RealClock().Now() < next) {
         changed_.WaitUntil(mutex_, next);
       }
@@ -114,7 +114,7 @@ bool TopicWatcher::Look(const std::map<std::string, Question>& questions) {
     }
     MutexLock lock(mutex_);
     if (stopping_) return true;
-    // A missing topic's question stays open until there is one.
+    // A question about a missing topic stays open until the topic exists.
     const auto asked = questions_.find(topic);
     if (view.exists && asked != questions_.end() && asked->second.number == question.number) {
       asked->second.number = 0;
