@@ -1,8 +1,7 @@
 // hps-bench, the program that `hps bench` starts. Exit status as of `hps`: 0 done, 1 it could not
 // be done, 2 wrong usage.
 #include <algorithm>
-#include <string>
-#include <vector>
+#include <optional>
 
 #include "bench/bench_command.h"
 #include "cli/program.h"
@@ -10,27 +9,17 @@
 namespace hps::bench {
 namespace {
 
-int Main(const std::vector<std::string>& words) {
-  const absl::StatusOr<BenchArguments> arguments = ParseBenchArguments(words);
-  const bool asks_for_json = std::find(words.begin(), words.end(), "--json") != words.end();
-  cli::Output output(arguments.ok() ? arguments->json && arguments->text.empty() : asks_for_json);
-  if (!arguments.ok()) {
-    output.Finish(arguments.status()).IgnoreError();
-    return cli::kWrongUsage;
-  }
-  if (!arguments->text.empty()) {
-    output.Print(arguments->text);
-    return cli::ExitStatusOf(output, absl::OkStatus());
-  }
-  return cli::WithoutExceptions(
-      output, [&] { return cli::ExitStatusOf(output, RunBench(*arguments, output)); });
+int Main(int argc, const char* const* argv) {
+  const auto arguments = ParseBenchArguments({argv + std::min(argc, 1), argv + argc});
+  return cli::RunLine(argc, argv, arguments, [&](cli::Output& output) {
+    return cli::ExitStatusOf(output, RunBench(*arguments, output));
+  });
 }
 
 }  // namespace
 }  // namespace hps::bench
 
 int main(int argc, char** argv) {
-  int exit_status = 0;
-  if (hps::cli::PrepareProgram(argc, argv, &exit_status)) return exit_status;
-  return hps::bench::Main({argv + std::min(argc, 1), argv + argc});
+  const std::optional<int> ended = hps::cli::PrepareProgram(argc, argv);
+  return ended.has_value() ? *ended : hps::bench::Main(argc, argv);
 }

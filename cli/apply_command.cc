@@ -37,8 +37,8 @@ std::string_view DatatypeOf(Dtype dtype) {
   return "";
 }
 
-void WriteInput(std::string_view name, std::string_view datatype, std::vector<uint64_t> shape,
-                size_t bytes, JsonWriter& json) {
+void WriteInput(std::string_view name, std::string_view datatype,
+                const std::vector<uint64_t>& shape, size_t bytes, JsonWriter& json) {
   json.BeginObject();
   json.Member("name", name).Member("datatype", datatype);
   json.Name("shape").BeginArray();
@@ -137,8 +137,8 @@ absl::Status ApplyOverServer(const ApplyArguments& arguments, RowSource& source,
 
 }  // namespace
 
-absl::Status RunApply(const ApplyArguments& arguments, const std::optional<Config>& config,
-                      Output& output) {
+absl::Status RunCommand(const ApplyArguments& arguments, const std::optional<Config>& config,
+                        Output& output) {
   const auto start = std::chrono::steady_clock::now();
   const std::string& table = arguments.request.name;
   ProgressMeter meter("apply " + table);

@@ -355,7 +355,7 @@ class Parser {
 
 absl::StatusOr<CommandLine> Parser::Parse(int argc, const char* const* argv) {
   const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-  // First: help is help, whatever else stands there.
+  // Before the parser, for which an unknown command beside --help is not an error.
   HPS_ASSIGN_OR_RETURN(const size_t command, CommandPlace(words));
   const auto is_json = [](const std::string& word) { return word == "--json"; };
   if (command < words.size() && words[command] == "bench" &&
@@ -376,8 +376,8 @@ absl::StatusOr<CommandLine> Parser::Parse(int argc, const char* const* argv) {
   return line_;
 }
 
-// Where the command is among the words; their number if help or the version of hps itself is asked
-// for. Errors: there is no known command; names what stands in its place.
+// The index of the command among the words; the number of words if they ask for help or the version
+// of hps itself. Error if no word is a command: it names the word that stands in its place.
 absl::StatusOr<size_t> Parser::CommandPlace(const std::vector<std::string>& words) const {
   const std::set<std::string> instead = {"--help", "-h", "--version"};
   std::vector<std::string> names;

@@ -13,7 +13,7 @@
 
 namespace hps::cli {
 
-absl::Status RunBench(const BenchArguments& arguments) {
+absl::Status RunCommand(const BenchArguments& arguments, Output& /*output*/) {
   const std::string name = "hps-bench";
   std::vector<std::string> words = {name};
   words.insert(words.end(), arguments.words.begin(), arguments.words.end());

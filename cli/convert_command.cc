@@ -45,7 +45,7 @@ void Print(const ConvertConfigArguments& arguments, const ConvertedConfig& conve
 
 }  // namespace
 
-absl::Status RunConvertConfig(const ConvertConfigArguments& arguments, Output& output) {
+absl::Status RunCommand(const ConvertConfigArguments& arguments, Output& output) {
   const absl::StatusOr<std::string> text = ReadFile(arguments.file, kHugeCtrConfigBytesMax);
   if (!text.ok()) return text.status();
   const absl::StatusOr<ConvertedConfig> converted = ConvertHugeCtrConfig(*text, arguments.out);

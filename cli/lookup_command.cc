@@ -184,7 +184,7 @@ absl::Status AnswerInFile(const LookupArguments& arguments, const OpenTable& ope
 
 }  // namespace
 
-absl::Status RunLookup(const LookupArguments& arguments, const Config& config, Output& output) {
+absl::Status RunCommand(const LookupArguments& arguments, const Config& config, Output& output) {
   std::vector<Key> keys;
   if (arguments.keys.has_value()) {
     keys = *arguments.keys;

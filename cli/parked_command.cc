@@ -52,7 +52,7 @@ void Print(const std::vector<ParkedMessageInfo>& messages, Output& output) {
 
 }  // namespace
 
-absl::Status RunParked(const ParkedArguments& arguments, const Config& config, Output& output) {
+absl::Status RunCommand(const ParkedArguments& arguments, const Config& config, Output& output) {
   if (!arguments.replay) {
     const auto messages = ListParkedMessages(config);
     if (!messages.ok()) return messages.status();

@@ -39,17 +39,21 @@ void HoldClosedStreams() {
 
 }  // namespace
 
-bool PrepareProgram(int argc, const char* const* argv, int* exit_status) {
-  if (argc == 2 && std::string_view(argv[1]) == "check-network") {
-    *exit_status = RunNetworkCheck();
-    return true;
-  }
+std::optional<int> PrepareProgram(int argc, const char* const* argv) {
+  if (argc == 2 && std::string_view(argv[1]) == "check-network") return RunNetworkCheck();
   SetNetworkCheckProgram("/proc/self/exe");
   HoldClosedStreams();
   // A command says in one line why it failed; the log beside it is for processes that serve.
   SetLogLevel(LogLevel::kOff);
   AllowManyOpenFiles();
   OutliveFileSizeLimits();
+  return std::nullopt;
+}
+
+bool AsksForJson(int argc, const char* const* argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::string_view(argv[i]) == "--json") return true;
+  }
   return false;
 }
 

@@ -9,7 +9,7 @@
 
 namespace hps::cli {
 
-absl::Status RunPublish(const PublishArguments& arguments, Output& output) {
+absl::Status RunCommand(const PublishArguments& arguments, Output& output) {
   ProgressMeter meter("publish " + arguments.request.table);
   PublishRequest request = arguments.request;
   request.progress = meter.function();

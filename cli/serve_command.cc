@@ -162,7 +162,7 @@ std::string ChosenBudgets(const Config& config) {
 
 }  // namespace
 
-absl::Status RunServe(const ServeArguments& arguments, const Config& config, Output& output) {
+absl::Status RunCommand(const ServeArguments& arguments, const Config& config, Output& output) {
   if (arguments.print_config) {
     const std::string printed = PrintConfig(config) + ChosenBudgets(config);
     if (output.is_json()) {

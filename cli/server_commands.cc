@@ -11,7 +11,7 @@
 
 namespace hps::cli {
 
-absl::Status RunRefresh(const RefreshArguments& arguments, Output& output) {
+absl::Status RunCommand(const RefreshArguments& arguments, Output& output) {
   const auto start = std::chrono::steady_clock::now();
   const absl::StatusOr<ServerClient> client = ServerClient::Open(arguments.server);
   if (!client.ok()) return client.status();
@@ -29,7 +29,7 @@ absl::Status RunRefresh(const RefreshArguments& arguments, Output& output) {
   return absl::OkStatus();
 }
 
-absl::Status RunSnapshot(const SnapshotArguments& arguments, Output& output) {
+absl::Status RunCommand(const SnapshotArguments& arguments, Output& output) {
   const absl::StatusOr<ServerClient> client = ServerClient::Open(arguments.server);
   if (!client.ok()) return client.status();
   std::string body;

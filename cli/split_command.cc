@@ -28,7 +28,7 @@ void WriteReport(const SplitReport& report, JsonWriter& json) {
 
 }  // namespace
 
-absl::Status RunSplitOnnx(const SplitOnnxArguments& arguments, Output& output) {
+absl::Status RunCommand(const SplitOnnxArguments& arguments, Output& output) {
   const absl::StatusOr<SplitReport> report = SplitOnnxFile(arguments.model, arguments.out);
   if (!report.ok()) return report.status();
   if (output.is_json()) {

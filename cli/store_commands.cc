@@ -161,7 +161,7 @@ void WriteReport(const VerifyReport& report, double seconds, JsonWriter& json) {
 
 }  // namespace
 
-absl::Status RunInspect(const InspectArguments&, const Config& config, Output& output) {
+absl::Status RunCommand(const InspectArguments&, const Config& config, Output& output) {
   // First, so that an import which is being taken is not overlooked in both places.
   const absl::StatusOr<std::vector<PendingImport>> waiting = PendingImports(config);
   const auto store = Store::Open(config, OpenMode::kReadOnly);
@@ -188,7 +188,7 @@ absl::Status RunInspect(const InspectArguments&, const Config& config, Output& o
   return absl::OkStatus();
 }
 
-absl::Status RunVerify(const VerifyArguments& arguments, const Config& config, Output& output) {
+absl::Status RunCommand(const VerifyArguments& arguments, const Config& config, Output& output) {
   const auto start = std::chrono::steady_clock::now();
   ProgressMeter meter("verify " + config.store.path);
   const absl::StatusOr<VerifyReport> report =

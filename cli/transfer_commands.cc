@@ -59,7 +59,7 @@ void PrintReport(const ImportReport& report, Output& output) {
 
 }  // namespace
 
-absl::Status RunImport(const ImportArguments& arguments, const Config& config, Output& output) {
+absl::Status RunCommand(const ImportArguments& arguments, const Config& config, Output& output) {
   ProgressMeter meter("import " + arguments.request.name);
   ImportRequest request = arguments.request;
   request.progress = meter.function();
@@ -80,7 +80,7 @@ absl::Status RunImport(const ImportArguments& arguments, const Config& config, O
   return absl::OkStatus();
 }
 
-absl::Status RunExport(const ExportArguments& arguments, const Config& config, Output& output) {
+absl::Status RunCommand(const ExportArguments& arguments, const Config& config, Output& output) {
   const auto store = Store::Open(config, OpenMode::kReadOnly);
   if (!store.ok()) return store.status();
   ProgressMeter meter("export " + arguments.request.name);
@@ -102,7 +102,7 @@ absl::Status RunExport(const ExportArguments& arguments, const Config& config, O
   return absl::OkStatus();
 }
 
-absl::Status RunDrop(const DropArguments& arguments, const Config& config, Output& output) {
+absl::Status RunCommand(const DropArguments& arguments, const Config& config, Output& output) {
   if (absl::Status status = DropTable(config, arguments.name); !status.ok()) return status;
   if (output.is_json()) {
     const bool is_table = arguments.name.find('/') != std::string::npos;
@@ -114,7 +114,7 @@ absl::Status RunDrop(const DropArguments& arguments, const Config& config, Outpu
   return absl::OkStatus();
 }
 
-absl::Status RunGenerate(const GenerateArguments& arguments, Output& output) {
+absl::Status RunCommand(const GenerateArguments& arguments, Output& output) {
   const auto start = std::chrono::steady_clock::now();
   ProgressMeter meter("generate " + arguments.out);
   GenerateRequest request = arguments.Request();

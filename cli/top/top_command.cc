@@ -171,7 +171,7 @@ absl::Status Top::Run() {
 
 }  // namespace
 
-absl::Status RunTop(const TopArguments& arguments, Output& output) {
+absl::Status RunCommand(const TopArguments& arguments, Output& output) {
   return Top(arguments, output).Run();
 }
 

@@ -9,7 +9,7 @@
 //
 // Dividing never fails: a table for which too little is left gets 0 and is served without the
 // level. Budgets are fixed when a model is loaded: a table that is served keeps its budget, and
-// later tables divide what is free (model/served_models.h).
+// later tables divide the bytes that no table holds (model/served_models.h).
 #pragma once
 
 #include <cstddef>
@@ -48,8 +48,8 @@ struct LevelRoom {
   uint64_t bytes_left = 0;             // to be divided
   std::set<std::string> holders = {};  // models whose tables have the rest
 };
-// DivideBudget of what is left. Warns of each table that gets nothing, and of one that gets less
-// than half of its part of the whole level because others were loaded before; says what helps.
+// As DivideBudget of `bytes_left`. Logs a warning for each table that gets no budget, or less than
+// half of the budget that it would get of the whole level; the warning says how to give it more.
 std::vector<uint64_t> DivideRoom(const LevelRoom& room, std::span<const BudgetRequest> requests);
 
 // needed_bytes of a table whose rows need `bytes` in the level. UINT64_MAX means that one table

@@ -5,11 +5,11 @@
 //
 // The budgets of a table in levels 1 and 2 are fixed when it is loaded. At the start all models of
 // the store divide a level together (model/budget.h), also those that are loaded one after the
-// other. A new import of a model divides what its old tables leave and what is free; if several
-// models have one, in the order of the store. A model that is loaded later divides what is free. A
-// table that is served is never created again for the sake of another. A short budget is no error:
-// a table for which too little is left is served without the level, with a warning in the log and a
-// bytes_max of 0 in the statistics.
+// other. The tables of a new import divide the bytes of the tables that they replace and the bytes
+// that no table holds; several models with new imports do so in the order of the store. A model
+// that is loaded later divides the bytes that no table holds. A served table is never created again
+// to make room for another. A short budget is not an error: a table for which too little is left is
+// served without the level, with a warning in the log and a bytes_max of 0 in the statistics.
 //
 // Running lookups finish on the tables that they started with. A table whose incarnation is
 // unchanged keeps its caches and their rows (except in a store that only reads: there it is opened
@@ -159,6 +159,7 @@ class ServedModels {
                                         const std::vector<DesiredModel>& desired) const;
   bool WantsL2(const std::string& table) const;
   BudgetRequest RequestFor(const TableInfo& table) const;
+  static std::vector<TableBuild*> NewTables(std::span<ModelBuild> models);
   static bool IsKept(std::span<const ModelBuild> models, const std::string& table);
   absl::StatusOr<std::vector<TableInfo>> WaitingTables(std::span<const ModelBuild> models) const;
   void DivideL2(std::span<ModelBuild> models, std::span<const TableInfo> waiting) const

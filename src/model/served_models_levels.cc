@@ -36,6 +36,16 @@ BudgetRequest ServedModels::RequestFor(const TableInfo& table) const {
   return request;
 }
 
+std::vector<ServedModels::TableBuild*> ServedModels::NewTables(std::span<ModelBuild> models) {
+  std::vector<TableBuild*> tables;
+  for (ModelBuild& model : models) {
+    for (TableBuild& table : model.tables) {
+      if (table.l3 != nullptr) tables.push_back(&table);
+    }
+  }
+  return tables;
+}
+
 // Whether a switch of `models` keeps the table that is served under this name.
 bool ServedModels::IsKept(std::span<const ModelBuild> models, const std::string& table) {
   const std::string name = ModelOf(table);
@@ -64,8 +74,8 @@ absl::StatusOr<std::vector<TableInfo>> ServedModels::WaitingTables(
   return waiting;
 }
 
-// Divides among the new tables of `models` what is free of level 2, and what their old tables will
-// leave. Tables that are served keep their budgets; those that wait keep a part free.
+// Gives the new tables of `models` their budgets in level 2: divides the bytes that no table holds,
+// and those of the tables that the switch replaces. A part for each table of `waiting` stays free.
 void ServedModels::DivideL2(std::span<ModelBuild> models,
                             std::span<const TableInfo> waiting) const {
   if (!parts_.l2->is_budgeted()) return;
@@ -81,15 +91,9 @@ void ServedModels::DivideL2(std::span<ModelBuild> models,
     room.bytes_left -= bytes;
     room.holders.insert(ModelOf(table));
   }
-  std::vector<TableBuild*> fresh;
+  const std::vector<TableBuild*> fresh = NewTables(models);
   std::vector<BudgetRequest> requests;
-  for (ModelBuild& model : models) {
-    for (TableBuild& table : model.tables) {
-      if (table.l3 == nullptr) continue;
-      fresh.push_back(&table);
-      requests.push_back(RequestFor(table.l3->Info()));
-    }
-  }
+  for (const TableBuild* table : fresh) requests.push_back(RequestFor(table->l3->Info()));
   for (const TableInfo& table : waiting) {
     requests.push_back(RequestFor(table));
     requests.back().waits = true;
@@ -102,9 +106,7 @@ void ServedModels::DivideL2(std::span<ModelBuild> models,
 void ServedModels::DivideL1(std::span<ModelBuild> models,
                             std::span<const TableInfo> waiting) const {
   if (parts_.l1 == nullptr) return;
-  std::vector<TableBuild*> fresh;
   std::vector<DeviceLevel::Demand> demands;
-  std::vector<const LiveTable*> replaced;
   const auto add = [&](const TableInfo& info, bool waits) {
     demands.push_back({.spec = info.spec, .row_count = info.row_count, .waits = waits});
     if (const TableConfig* overrides = OverrideOf(info.spec.name)) {
@@ -112,18 +114,16 @@ void ServedModels::DivideL1(std::span<ModelBuild> models,
       demands.back().fixed_bytes = overrides->l1_bytes;
     }
   };
-  for (ModelBuild& model : models) {
-    if (const LiveModel* state = parts_.registry->Find(model.model)) {
-      for (const std::shared_ptr<LiveTable>& table : state->Tables())
-        if (!IsKept(models, table->spec().name)) replaced.push_back(table.get());
-    }
-    for (TableBuild& table : model.tables) {
-      if (table.l3 == nullptr) continue;
-      fresh.push_back(&table);
-      add(table.l3->Info(), false);
-    }
-  }
+  const std::vector<TableBuild*> fresh = NewTables(models);
+  for (const TableBuild* table : fresh) add(table->l3->Info(), false);
   for (const TableInfo& table : waiting) add(table, true);
+  std::vector<const LiveTable*> replaced;
+  for (const ModelBuild& model : models) {
+    const LiveModel* const state = parts_.registry->Find(model.model);
+    if (state == nullptr) continue;
+    for (const std::shared_ptr<LiveTable>& table : state->Tables())
+      if (!IsKept(models, table->spec().name)) replaced.push_back(table.get());
+  }
   const std::vector<uint64_t> parts = parts_.l1->Divide(demands, replaced);
   for (size_t i = 0; i < fresh.size(); ++i) fresh[i]->l1_bytes = parts[i];
 }

@@ -3,7 +3,7 @@
 //
 // The composition makes one SessionFactory, one LiveModel for each model (with epoch_domain()),
 // publishes its tables, and then makes sessions. Order of ending: sessions; the fetch executor (it
-// runs what is queued); the promote executor; the LiveModels; the factory; the tiers.
+// runs the queued tasks); the promote executor; the LiveModels; the factory; the tiers.
 //
 // Thread-safe.
 #pragma once
