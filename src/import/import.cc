@@ -16,6 +16,7 @@
 #include "base/executor.h"
 #include "base/limits.h"
 #include "base/macros.h"
+#include "import/import_source.h"
 #include "import/table_loader.h"
 
 namespace hps {

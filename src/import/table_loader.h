@@ -6,8 +6,8 @@
 //   else               ->  sorted runs are spilled to files without a name, then merged in parallel
 //                          key ranges, in several passes if there are very many runs
 //
-// Bound: the SST writer behind BulkImport::Add. All other steps move a row at most three times:
-// from file to memory, from memory to spill, from spill to memory.
+// Bound: the writer of page files behind BulkImport::Add. All other steps move a row at most three
+// times: from file to memory, from memory to spill, from spill to memory.
 #pragma once
 
 #include <atomic>

@@ -105,16 +105,5 @@ TEST(ForeignTableTest, APlanHasTheModelsTablesInNaturalOrder) {
   EXPECT_THAT(std::string(unknown.message()), HasSubstr("m/t10, m/t2, other/t"));
 }
 
-// Changes of rows are planned without an opener.
-TEST(ForeignTableTest, WithoutAnOpenerADatabaseIsRefused) {
-  const TestDirectory directory;
-  std::ofstream(directory.Path("CURRENT")) << "MANIFEST-000001\n";
-  for (const std::string& from : {directory.path(), std::string("redis://127.0.0.1:1")}) {
-    const absl::Status status = PlanImport({.name = "m/t2", .from = from}).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("found a database of HugeCTR"));
-  }
-}
-
 }  // namespace
 }  // namespace hps

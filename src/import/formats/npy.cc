@@ -14,7 +14,7 @@
 namespace hps {
 namespace {
 
-constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr std::string_view kNpyMagic = "\x93NUMPY";
 constexpr size_t kVersion1PreambleBytes = 10;  // magic, version, length of the rest
 constexpr size_t kVersion2PreambleBytes = 12;
 
@@ -159,7 +159,7 @@ absl::StatusOr<NpyHeader> ReadNpyHeader(const File& file) {
                        file_bytes);
   }
   HPS_RETURN_IF_ERROR(file.ReadAt(0, preamble));
-  if (AsText(std::span(preamble).first(kMagic.size())) != kMagic) {
+  if (AsText(std::span(preamble).first(kNpyMagic.size())) != kNpyMagic) {
     return absl::InvalidArgumentError(
         absl::StrCat(file.path(), ": expected an .npy file, found one without its magic string"));
   }
@@ -213,7 +213,7 @@ std::string FormatNpyHeader(std::string_view descr, std::span<const uint64_t> sh
   constexpr size_t kDictionaryBytes = kNpyWrittenHeaderBytes - kVersion1PreambleBytes;
   HPS_CHECK(dictionary.size() < kDictionaryBytes);
   dictionary.resize(kDictionaryBytes - 1, ' ');
-  std::string header(kMagic);
+  std::string header(kNpyMagic);
   header += {'\x01', '\x00', static_cast<char>(kDictionaryBytes), '\x00'};
   return header + dictionary + '\n';
 }

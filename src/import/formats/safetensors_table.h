@@ -11,6 +11,8 @@
 
 namespace hps {
 
+inline constexpr char kSafetensorsExtension[] = ".safetensors";
+
 // If `tensor` is set, this tensor holds the rows, and the row numbers are the keys. Errors: those
 // of opening the file; NOT_FOUND (no such tensor; lists the existing ones); INVALID_ARGUMENT with
 // file, expected and found.
