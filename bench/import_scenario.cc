@@ -1,5 +1,4 @@
-// Import of one table into page files, beside the disk that it reads from and writes to, and beside
-// the import of the same rows into RocksDB.
+// Import of one table into page files, beside the disk that it reads from and writes to.
 //
 // Bound: the slower of reading the files of the table and of writing as many bytes as the page
 // files have, until the disk has them. The table's files are not in the system's page cache, also
@@ -107,12 +106,11 @@ struct ImportRun {
   ImportEffort effort;
 };
 
-absl::StatusOr<ImportRun> RunOneImport(const Setting& setting, bool into_page_files) {
+absl::StatusOr<ImportRun> RunOneImport(const Setting& setting) {
   HPS_RETURN_IF_ERROR(DropCaches(setting));
   RocksStoreOptions store_options;
   store_options.config.path = setting.directory + "/store";
   store_options.mode = OpenMode::kCreate;
-  store_options.imports_page_files = into_page_files;
   const std::string& path = store_options.config.path;
   ImportRun run;
   {
@@ -201,7 +199,6 @@ absl::StatusOr<double> SecondsOfBoth(const Setting& setting, uint64_t bytes) {
 
 struct Measured {
   std::vector<double> import_seconds;
-  std::vector<double> rocksdb_seconds;  // of the import into RocksDB
   std::vector<double> read_seconds;
   std::vector<double> write_seconds;
   std::vector<double> both_seconds;
@@ -212,20 +209,18 @@ absl::StatusOr<Measured> Measure(const Setting& setting) {
   Measured measured;
   // The round before the first only touches memory that a virtual machine may not have been given
   // yet: the first import would pay for it.
-  HPS_RETURN_IF_ERROR(RunOneImport(setting, true).status());
+  HPS_RETURN_IF_ERROR(RunOneImport(setting).status());
   for (int run = 0; run < kRuns; ++run) {
     HPS_ASSIGN_OR_RETURN(const double read_seconds,
                          SecondsOf(setting, [&] { return ReadSource(setting); }));
     measured.read_seconds.push_back(read_seconds);
-    HPS_ASSIGN_OR_RETURN(const ImportRun import, RunOneImport(setting, true));
+    HPS_ASSIGN_OR_RETURN(const ImportRun import, RunOneImport(setting));
     measured.import_seconds.push_back(import.seconds);
     if (import.memory_bytes_peak >= measured.widest.memory_bytes_peak) measured.widest = import;
     HPS_ASSIGN_OR_RETURN(const double write_seconds, SecondsOfWriting(setting, import.page_bytes));
     measured.write_seconds.push_back(write_seconds);
     HPS_ASSIGN_OR_RETURN(const double both_seconds, SecondsOfBoth(setting, import.page_bytes));
     measured.both_seconds.push_back(both_seconds);
-    HPS_ASSIGN_OR_RETURN(const ImportRun rocksdb, RunOneImport(setting, false));
-    measured.rocksdb_seconds.push_back(rocksdb.seconds);
   }
   return measured;
 }
@@ -246,7 +241,6 @@ std::vector<Result> ResultsOf(const Setting& setting, Measured measured) {
   const double write_seconds = Median(measured.write_seconds);
   const double both_seconds = Median(measured.both_seconds);
   const double bound_seconds = std::max(read_seconds, write_seconds);
-  const double rocksdb_seconds = Median(measured.rocksdb_seconds);
   return {{.name = "import",
            .params = params,
            .unit = "GB/s",
@@ -258,13 +252,6 @@ std::vector<Result> ResultsOf(const Setting& setting, Measured measured) {
            .measured = {{"source_read_gb_per_second", source_gigabytes / read_seconds},
                         {"disk_write_gb_per_second", page_gigabytes / write_seconds},
                         {"read_and_write_gb_per_second", page_gigabytes / both_seconds}}},
-          {.name = "import_rocksdb",
-           .params = params,
-           .unit = "rows/s",
-           .figure = rows / import_seconds,
-           .bound = rows / rocksdb_seconds,
-           .ratio = rocksdb_seconds / import_seconds,
-           .runs = kRuns},
           {.name = "import_memory_peak",
            .params = params,
            .unit = "bytes",

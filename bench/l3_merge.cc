@@ -71,7 +71,6 @@ absl::Status MergeBench::Open(bool merges) {
   options.config.merge_share = merges ? 1.0 / (2 * kChangedEvery) : 0;
   options.merge_keys_min = 1;
   options.direct_reads = true;
-  options.imports_page_files = true;
   options.role = OwnerRole::kServer;
   options.mode = OpenMode::kCreate;
   HPS_ASSIGN_OR_RETURN(store_, OpenRocksStore(options));

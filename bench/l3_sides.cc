@@ -110,7 +110,6 @@ RocksStoreOptions StoreSide::StoreOptions() const {
   options.config.path = directory_ + "/store";
   if (shape_.cold) options.config.cache_bytes = shape_.table_bytes / 64;
   options.direct_reads = shape_.cold;
-  options.imports_page_files = true;
   options.mode = OpenMode::kCreate;
   return options;
 }
@@ -238,7 +237,8 @@ absl::Status RocksSide::Prepare(Incarnation incarnation) {
   RocksStoreOptions store;
   store.direct_reads = shape_.cold;
   if (shape_.cold) store.config.cache_bytes = shape_.table_bytes / 64;
-  rocksdb::Options rocks = RocksOptions(store).for_row_files();
+  store.config.cache_bytes *= 4;  // of which RocksOptions takes a quarter: this side has no pages
+  rocksdb::Options rocks = RocksOptions(store).for_one_file();
   if (shape_.cold) {
     // Filters and indexes stay in memory, as the index of a page file does.
     auto table = *rocks.table_factory->GetOptions<rocksdb::BlockBasedTableOptions>();
@@ -257,7 +257,7 @@ absl::Status RocksSide::Prepare(Incarnation incarnation) {
   for (uint64_t begin = 0; begin < shape_.row_count();) {
     rocksdb::SstFileWriter writer(rocksdb::EnvOptions(), rocks);
     HPS_RETURN_IF_ERROR(FromRocksStatus(writer.Open(file), file));
-    for (; begin < shape_.row_count() && writer.FileSize() < kTableFileBytes; ++begin) {
+    for (; begin < shape_.row_count() && writer.FileSize() < rocks.target_file_size_base; ++begin) {
       const Key key = static_cast<Key>(begin) * kKeyStep;
       EncodeKey(key, key_bytes);
       StampedRow::Write(kStampTable, key, 0,

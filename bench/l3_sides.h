@@ -72,8 +72,7 @@ class StoreSide {
   std::unique_ptr<DurableTable> table_;
 };
 
-// The same rows, byte for byte as a store has those of an import that it keeps in RocksDB, and with
-// its options.
+// The same rows in RocksDB, byte for byte as a store has changed ones, and with its options.
 class RocksSide {
  public:
   RocksSide(std::string directory, const L3Shape& shape);

@@ -164,7 +164,7 @@ CLI::App* AddVerify(CLI::App& app, VerifyArguments& arguments) {
   CLI::App* command = app.add_subcommand("verify", "Read every row and checksum of a store");
   AddStore(*command, arguments.store);
   command->add_flag("--repair", arguments.repair,
-                    "List the lost keys and mark them: they answer default_degraded, never absent");
+                    "Mend what can be mended without the rows: remove damaged dense networks");
   command->footer("Example:\n  hps verify --store store\n  hps verify --store store --repair");
   return command;
 }

@@ -156,7 +156,9 @@ void WriteReport(const VerifyReport& report, double seconds, JsonWriter& json) {
     json.Member("what", std::string_view(damage.what)).EndObject();
   }
   json.EndArray().Member("damage_count", report.damage_count);
-  json.Member("rows_marked_lost", report.rows_marked_lost);
+  json.Name("networks_removed").BeginArray();
+  for (const std::string& model : report.networks_removed) json.Value(std::string_view(model));
+  json.EndArray();
 }
 
 }  // namespace
@@ -205,8 +207,8 @@ absl::Status RunCommand(const VerifyArguments& arguments, const Config& config, 
                              report->rows_lost, " lost, ",
                              ReadableBytes(static_cast<double>(report->bytes)), " read in ",
                              Fixed(seconds, 2), " s: ", report->damage_count, " damaged"));
-    if (arguments.repair)
-      output.Line(absl::StrCat(report->rows_marked_lost, " keys marked as lost"));
+    for (const std::string& model : report->networks_removed)
+      output.Line(absl::StrCat("removed the damaged dense network of model '", model, "'"));
   }
   if (report->damage_count == 0) return absl::OkStatus();
   return absl::DataLossError(

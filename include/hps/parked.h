@@ -38,8 +38,7 @@ struct ReplayReport {
   // Keys that were left out, because their row or their deletion is newer than the message.
   uint64_t superseded = 0;
   // Keys without a row that were left out, because they may have been deleted after the message:
-  // a merge of changes (docs/page_files.md) removes the records of deletions, and damage may have
-  // taken them.
+  // a merge of changes (docs/page_files.md) removes the records of deletions.
   uint64_t undecided = 0;
   std::vector<ParkedMessageInfo> parked;  // that stay parked, with the present reason
 };

@@ -56,8 +56,8 @@ class Store {
   // Errors: DATA_LOSS, UNAVAILABLE (the catalog cannot be read).
   virtual absl::StatusOr<std::vector<TableInfo>> Tables() const = 0;
 
-  // Version of the file format on disk. A version of hps opens stores up to its own number.
-  uint32_t format_version();
+  // Version of the file format on disk. A version of hps opens stores of one format only.
+  static uint32_t format_version();
 
   // A session that follows the model: each lookup answers from the version that is loaded then.
   // Errors: NOT_FOUND, with the nearest model name; UNAVAILABLE (the model is not loaded, or the
@@ -139,10 +139,9 @@ absl::Status DropTable(const Config& config, const std::string& name);
 // The row returned for a key that the table does not have, as [dim] float32.
 std::vector<float> DefaultRow(const TableSpec& spec);
 
-// Reads every row and checksum of a store that no process has open for writing. `repair` takes the
-// store's lock and records the keys whose rows in RocksDB were lost, so that lookups return
-// kDefaultDegraded for them, never kAbsent. Page files need no such record and stay as they are.
-// Networks that are damaged are removed (docs/command_line.md, "hps verify").
+// Reads every row and checksum of a store that no process has open for writing. Lookups return
+// kDefaultDegraded for damaged rows, never kAbsent. `repair` takes the store's lock and mends what
+// can be mended without the rows: it removes damaged networks (docs/command_line.md, "hps verify").
 // Damage is part of the report, not an error. Errors: NOT_FOUND, UNAVAILABLE, FAILED_PRECONDITION.
 absl::StatusOr<VerifyReport> VerifyStore(const Config& config, bool repair,
                                          const ProgressFunction& progress);

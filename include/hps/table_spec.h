@@ -66,7 +66,7 @@ struct TableInfo {
   uint64_t bytes = 0;      // on disk
   std::vector<StreamPosition> positions;  // sorted by partition
   // The version that its model got by the last change of this table, or by the drop of another one.
-  // 0: unknown (a staged import, or a store that an earlier hps wrote).
+  // 0: unknown (a staged import).
   uint64_t model_version = 0;
   UpdateStart update_start{};
   // Records of the update stream that its retention deleted before this store had read them, since

@@ -124,11 +124,11 @@ struct Damage {
 struct VerifyReport {
   uint64_t tables = 0;
   uint64_t rows = 0;       // intact ones
-  uint64_t rows_lost = 0;  // damaged now, or recorded as lost by an earlier repair
+  uint64_t rows_lost = 0;  // at most
   uint64_t bytes = 0;
-  std::vector<Damage> damage;     // the first kDamageListedMax
-  uint64_t damage_count = 0;      // all
-  uint64_t rows_marked_lost = 0;  // by this repair: lookups return kDefaultDegraded, never kAbsent
+  std::vector<Damage> damage;                   // the first kDamageListedMax
+  uint64_t damage_count = 0;                    // all
+  std::vector<std::string> networks_removed{};  // of these models, by this repair
 };
 inline constexpr size_t kDamageListedMax = 1000;
 

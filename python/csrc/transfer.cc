@@ -13,6 +13,7 @@
 #include "import/generate.h"
 #include "nanobind/nanobind.h"
 #include "nanobind/stl/string.h"
+#include "nanobind/stl/vector.h"
 #include "python/csrc/arrays.h"
 #include "python/csrc/bindings.h"
 #include "python/csrc/errors.h"
@@ -278,7 +279,7 @@ nb::dict Verify(nb::handle path, nb::handle config, bool repair, nb::handle prog
   result["rows_lost"] = report->rows_lost;
   result["bytes"] = report->bytes;
   result["damage_count"] = report->damage_count;
-  result["rows_marked_lost"] = report->rows_marked_lost;
+  result["networks_removed"] = report->networks_removed;
   nb::list damage;
   for (const Damage& found : report->damage) {
     nb::dict one;

@@ -150,8 +150,8 @@ def verify(store: str | os.PathLike, *, repair: bool = False, progress: Progress
     """Reads every row and checksum of a store that no process has open for writing.
 
     Damage is no exception but part of the report: {"rows", "rows_lost", "damage_count", "damage",
-    ...}. `repair` records which rows in RocksDB are lost, so that lookups answer DEFAULT_DEGRADED
-    for them, never ABSENT; rows in page files need no such record (docs/page_files.md).
+    ...}. Lookups answer DEFAULT_DEGRADED for damaged rows, never ABSENT. `repair` mends what can be
+    mended without the rows: it removes damaged dense networks ("networks_removed").
     Raises: NotFoundError (no store there), UnavailableError (a process has it open).
     """
     return _hps.verify(_as_path(store, "store"), None, repair, _progress(progress, "verify"))

@@ -72,6 +72,13 @@ struct PageFileDescription {
   uint64_t index_block_number(uint64_t block) const { return page_count() + block; }
 };
 
+// A page file as the records of a store name it.
+struct PageFileRecord {
+  uint64_t row_count = 0;
+  Key first_key = 0;
+  Key last_key = 0;
+};
+
 // Of the bytes behind the checksum of a page or index block.
 uint64_t PageChecksum(Incarnation incarnation, uint64_t number, std::span<const std::byte> block);
 void SetPageChecksum(Incarnation incarnation, uint64_t number, std::span<std::byte> block);

@@ -11,9 +11,10 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
+#include "base/record_codec.h"
+#include "l3_pages/record_fields.h"
 #include "l3_rocksdb/hash_set.h"
 #include "l3_rocksdb/key_codec.h"
-#include "l3_rocksdb/record_codec.h"
 #include "l3_rocksdb/status.h"
 #include "l3_rocksdb/store_iterator.h"
 
@@ -25,7 +26,6 @@ constexpr char kTableTag = 'T';
 constexpr char kUsedTag = 'U';
 constexpr char kChangedTag = 'C';
 constexpr char kPositionTag = 'P';
-constexpr char kLostTag = 'L';
 constexpr char kNetworkTag = 'N';
 constexpr char kNetworkBytesTag = 'B';
 
@@ -78,20 +78,6 @@ std::optional<std::string_view> Payload(std::string_view key, std::string_view v
   return payload;
 }
 
-// From format 4 on; the first number from format 5 on, if it is not 0. The caller checks that the
-// reader is at its end.
-void ReadPageFiles(RecordReader& reader, TableRecord& table) {
-  table.in_page_files = true;
-  const uint32_t count = reader.Take<uint32_t>();
-  for (uint32_t i = 0; i < count && reader.good(); ++i) {
-    PageFileRecord& file = table.page_files.emplace_back();
-    file.row_count = reader.Take<uint64_t>();
-    file.first_key = reader.Take<Key>();
-    file.last_key = reader.Take<Key>();
-  }
-  if (reader.good() && !reader.AtEnd()) table.first_file = reader.Take<uint64_t>();
-}
-
 bool ReadTable(std::string_view key, std::string_view payload, TableRecord& table) {
   RecordReader reader(payload);
   table.spec.name = std::string(key.substr(1));
@@ -102,7 +88,10 @@ bool ReadTable(std::string_view key, std::string_view payload, TableRecord& tabl
   table.spec.dtype = static_cast<Dtype>(reader.Take<uint8_t>());
   const std::span<const std::byte> default_row = AsBytes(reader.TakeText());
   table.spec.default_row.assign(default_row.begin(), default_row.end());
-  if (reader.good() && !reader.AtEnd()) ReadPageFiles(reader, table);
+  const uint32_t file_count = reader.Take<uint32_t>();
+  for (uint32_t i = 0; i < file_count && reader.good(); ++i)
+    table.page_files.push_back(TakePageFile(reader));
+  table.first_file = reader.Take<uint64_t>();
   return reader.AtEnd() && ValidateTableSpec(table.spec).ok();
 }
 
@@ -111,17 +100,7 @@ bool ReadNetworkRecord(std::string_view payload, NetworkRecord& network) {
   network.id = reader.Take<uint64_t>();
   network.digest = std::string(reader.TakeText());
   network.onnx_bytes = reader.Take<uint64_t>();
-  const uint32_t input_count = reader.Take<uint32_t>();
-  for (uint32_t i = 0; i < input_count && reader.good(); ++i) {
-    NetworkInput input;
-    input.name = std::string(reader.TakeText());
-    input.table = std::string(reader.TakeText());
-    const uint8_t pooling = reader.Take<uint8_t>();
-    if (pooling > static_cast<uint8_t>(RowPooling::kNone)) return false;
-    input.pooling = static_cast<RowPooling>(pooling);
-    network.inputs.push_back(std::move(input));
-  }
-  return reader.AtEnd();
+  return TakeInputs(reader, network.inputs) && reader.AtEnd();
 }
 
 // Reads a record of one incarnation. Returns false if the record is unreadable.
@@ -142,43 +121,29 @@ bool ReadIncarnationRecord(std::string_view key, std::string_view payload,
       records.positions.push_back(position);
       return reader.AtEnd();
     }
-    case kLostTag: {
-      if (rest.size() != kKeyBytes) return false;
-      const Key last = static_cast<Key>(reader.Take<uint64_t>());
-      records.lost_ranges.push_back({DecodeKey(rest.data()), last});
-      return reader.AtEnd();
-    }
     default:
       return false;
   }
 }
 
-// The fields of TableRecord that the record of the used incarnation holds. Older versions of hps
-// wrote fewer of them.
+// The fields of TableRecord that the record of the used incarnation holds.
 using UsedRecords = std::map<Incarnation, TableRecord>;
 
-TableRecord ReadUsed(std::string_view payload) {
-  TableRecord used;
+bool ReadUsed(std::string_view payload, TableRecord& used) {
   RecordReader reader(payload);
   used.model_version = reader.Take<uint64_t>();
-  const uint8_t kind = reader.Take<uint8_t>();
-  if (kind <= static_cast<uint8_t>(UpdateStart::Kind::kTime))
-    used.update_start.kind = static_cast<UpdateStart::Kind>(kind);
+  used.update_start.kind = static_cast<UpdateStart::Kind>(reader.Take<uint8_t>());
   used.update_start.time_ms = reader.Take<int64_t>();
   used.update_records_lost = reader.Take<uint64_t>();
   used.import_id = std::string(reader.TakeText());
   used.unordered_hashes = std::string(reader.TakeText());
-  if (!used.unordered_hashes.empty()) used.unordered_hashes.resize(kHashSetBytes);
-  return used;
+  const size_t hash_bytes = used.unordered_hashes.size();
+  return reader.AtEnd() && used.update_start.kind <= UpdateStart::Kind::kTime &&
+         (hash_bytes == 0 || hash_bytes == kHashSetBytes);
 }
 
 absl::Status ReadRecord(std::string_view key, std::string_view value, CatalogContents& contents,
                         UsedRecords& used) {
-  // Of format 2. Damage to a network's bytes is for ReadNetwork.
-  if (key.size() == 1 + sizeof(Incarnation) && key[0] == kNetworkBytesTag) {
-    contents.networks_inside.insert(LoadBigEndian64(key.data() + 1));
-    return absl::OkStatus();
-  }
   const std::optional<std::string_view> payload = Payload(key, value);
   if (!payload.has_value() || key.empty()) return DamagedRecord(key);
   if (key[0] == kFormatTag) {
@@ -201,49 +166,15 @@ absl::Status ReadRecord(std::string_view key, std::string_view value, CatalogCon
   if (key.size() < 1 + sizeof(Incarnation)) return DamagedRecord(key);
   const Incarnation incarnation = LoadBigEndian64(key.data() + 1);
   if (key[0] == kUsedTag) {
-    if (!payload->empty()) used[incarnation] = ReadUsed(*payload);
-    return absl::OkStatus();
+    const bool is_read = payload->empty() || ReadUsed(*payload, used[incarnation]);
+    return is_read ? absl::OkStatus() : DamagedRecord(key);
   }
   if (!ReadIncarnationRecord(key, *payload, contents.incarnations[incarnation]))
     return DamagedRecord(key);
   return absl::OkStatus();
 }
 
-absl::Status CheckFormat(const CatalogContents& contents) {
-  if (contents.format_version > kStoreFormatVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the store has format version ", contents.format_version,
-                     ", made by a newer hps; this one reads versions up to ", kStoreFormatVersion));
-  }
-  if (contents.format_version == 0 && !contents.tables.empty())
-    return absl::DataLossError("store catalog: the record of the format version is missing");
-  return absl::OkStatus();
-}
-
-// The format is read first: the other records of a newer format may be unreadable.
-absl::Status CheckFormatRecord(rocksdb::DB& db) {
-  std::string value;
-  const std::string key(1, kFormatTag);
-  const rocksdb::Status got = db.Get(rocksdb::ReadOptions(), key, &value);
-  if (got.IsNotFound()) return absl::OkStatus();
-  HPS_RETURN_IF_ERROR(FromReadStatus(got, "reading the store's format version"));
-  CatalogContents contents;
-  UsedRecords used;
-  HPS_RETURN_IF_ERROR(ReadRecord(key, value, contents, used));
-  return CheckFormat(contents);
-}
-
 }  // namespace
-
-uint32_t CatalogContents::FormatToWrite() const {
-  const bool has_pages = std::any_of(tables.begin(), tables.end(),
-                                     [](const auto& table) { return table.second.in_page_files; });
-  const bool has_merged = std::any_of(
-      tables.begin(), tables.end(), [](const auto& table) { return table.second.first_file != 0; });
-  if (has_merged) return kMergedFormatVersion;
-  if (has_pages) return kPagesFormatVersion;
-  return networks.empty() ? kFirstFormatVersion : kNetworkFormatVersion;
-}
 
 std::vector<const TableRecord*> CatalogContents::InOrder() const {
   std::vector<const TableRecord*> ordered;
@@ -270,15 +201,32 @@ bool CatalogContents::SameTables(const CatalogContents& other) const {
                     });
 }
 
+// Reads this record alone, because the others of another format may be unreadable.
+absl::Status CheckFormat(rocksdb::DB& db) {
+  std::string value;
+  const std::string key(1, kFormatTag);
+  const rocksdb::Status got = db.Get(rocksdb::ReadOptions(), key, &value);
+  if (got.IsNotFound()) return absl::OkStatus();
+  HPS_RETURN_IF_ERROR(FromReadStatus(got, "reading the store's format version"));
+  CatalogContents contents;
+  UsedRecords used;
+  HPS_RETURN_IF_ERROR(ReadRecord(key, value, contents, used));
+  if (contents.format_version == kStoreFormatVersion) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "its format version is ", contents.format_version, ", and this hps reads version ",
+      kStoreFormatVersion, " only: import its tables again, into a new store"));
+}
+
 absl::StatusOr<CatalogContents> ReadCatalog(rocksdb::DB& db) {
-  HPS_RETURN_IF_ERROR(CheckFormatRecord(db));
+  HPS_RETURN_IF_ERROR(CheckFormat(db));
   CatalogContents contents;
   UsedRecords used;
   const std::unique_ptr<rocksdb::Iterator> it = NewStoreIterator(db, db.DefaultColumnFamily());
   for (it->SeekToFirst(); it->Valid(); it->Next())
     HPS_RETURN_IF_ERROR(ReadRecord(ViewOf(it->key()), ViewOf(it->value()), contents, used));
   HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), "reading the store's catalog"));
-  HPS_RETURN_IF_ERROR(CheckFormat(contents));
+  if (contents.format_version == 0 && !contents.tables.empty())
+    return absl::DataLossError("store catalog: the record of the format version is missing");
   for (auto& [name, table] : contents.tables) {
     const auto found = used.find(table.incarnation);
     if (found == used.end()) continue;
@@ -294,7 +242,7 @@ absl::StatusOr<CatalogContents> ReadCatalog(rocksdb::DB& db) {
 absl::StatusOr<IncarnationRecords> ReadIncarnation(rocksdb::DB& db, Incarnation incarnation) {
   IncarnationRecords records;
   const std::unique_ptr<rocksdb::Iterator> it = NewStoreIterator(db, db.DefaultColumnFamily());
-  for (const char tag : {kChangedTag, kPositionTag, kLostTag}) {
+  for (const char tag : {kChangedTag, kPositionTag}) {
     const std::string prefix = IncarnationKey(tag, incarnation);
     for (it->Seek(prefix); it->Valid() && it->key().starts_with(prefix); it->Next()) {
       const std::string_view key = ViewOf(it->key());
@@ -316,8 +264,9 @@ absl::StatusOr<bool> WasUsed(rocksdb::DB& db, Incarnation incarnation) {
   return true;
 }
 
-void PutFormat(rocksdb::WriteBatch& batch, uint32_t format_version) {
-  PutRecord(batch, std::string_view(&kFormatTag, 1), RecordWriter().Add(format_version).text());
+void PutFormat(rocksdb::WriteBatch& batch) {
+  PutRecord(batch, std::string_view(&kFormatTag, 1),
+            RecordWriter().Add(kStoreFormatVersion).text());
 }
 
 void PutTable(rocksdb::WriteBatch& batch, const TableRecord& table) {
@@ -325,12 +274,9 @@ void PutTable(rocksdb::WriteBatch& batch, const TableRecord& table) {
   record.Add(table.incarnation).Add(table.row_count).Add(table.order).Add(table.spec.dim);
   record.Add(static_cast<uint8_t>(table.spec.dtype));
   record.AddText(AsText(table.spec.default_row));
-  if (table.in_page_files) {
-    record.Add(static_cast<uint32_t>(table.page_files.size()));
-    for (const PageFileRecord& file : table.page_files)
-      record.Add(file.row_count).Add(file.first_key).Add(file.last_key);
-    if (table.first_file != 0) record.Add(table.first_file);
-  }
+  record.Add(static_cast<uint32_t>(table.page_files.size()));
+  for (const PageFileRecord& file : table.page_files) AddPageFile(file, record);
+  record.Add(table.first_file);
   PutRecord(batch, std::string(1, kTableTag) + table.spec.name, record.text());
 }
 
@@ -341,8 +287,8 @@ void DeleteTable(rocksdb::WriteBatch& batch, const std::string& name) {
 void PutUsed(rocksdb::WriteBatch& batch, const TableRecord& table) {
   RecordWriter record;
   record.Add(table.model_version).Add(static_cast<uint8_t>(table.update_start.kind));
-  record.Add(table.update_start.time_ms).Add(table.update_records_lost).AddText(table.import_id);
-  if (!table.unordered_hashes.empty()) record.AddText(table.unordered_hashes);
+  record.Add(table.update_start.time_ms).Add(table.update_records_lost);
+  record.AddText(table.import_id).AddText(table.unordered_hashes);
   PutRecord(batch, IncarnationKey(kUsedTag, table.incarnation), record.text());
 }
 
@@ -377,19 +323,11 @@ void PutPosition(rocksdb::WriteBatch& batch, Incarnation incarnation,
   PutRecord(batch, key, RecordWriter().Add(position.generation).Add(position.offset).text());
 }
 
-void PutLostRange(rocksdb::WriteBatch& batch, Incarnation incarnation, const LostRange& range) {
-  std::string key = IncarnationKey(kLostTag, incarnation);
-  AppendBigEndian64(key, OrderedBits(range.first));
-  PutRecord(batch, key, RecordWriter().Add(static_cast<uint64_t>(range.last)).text());
-}
-
 void PutNetwork(rocksdb::WriteBatch& batch, const std::string& model,
                 const NetworkRecord& network) {
   RecordWriter record;
   record.Add(network.id).AddText(network.digest).Add(network.onnx_bytes);
-  record.Add(static_cast<uint32_t>(network.inputs.size()));
-  for (const NetworkInput& input : network.inputs)
-    record.AddText(input.name).AddText(input.table).Add(static_cast<uint8_t>(input.pooling));
+  AddInputs(network.inputs, record);
   PutRecord(batch, std::string(1, kNetworkTag) + model, record.text());
 }
 
@@ -401,21 +339,6 @@ void PutNetworkBytes(rocksdb::WriteBatch& batch, rocksdb::ColumnFamilyHandle* fa
                      Incarnation id, std::string_view onnx) {
   const std::string key = IncarnationKey(kNetworkBytesTag, id);
   batch.Put(family, key, RecordValue(key, onnx));
-}
-
-absl::Status MoveNetworkBytes(rocksdb::DB& db, rocksdb::WriteBatch& batch,
-                              rocksdb::ColumnFamilyHandle* to, Incarnation id) {
-  const std::string key = IncarnationKey(kNetworkBytesTag, id);
-  std::string value;
-  HPS_RETURN_IF_ERROR(
-      FromReadStatus(db.Get(rocksdb::ReadOptions(), key, &value), "reading a network"));
-  batch.Put(to, key, value);
-  batch.Delete(key);
-  return absl::OkStatus();
-}
-
-void DeleteNetworkBytes(rocksdb::WriteBatch& batch, Incarnation id) {
-  batch.Delete(IncarnationKey(kNetworkBytesTag, id));
 }
 
 absl::StatusOr<ModelNetwork> ReadNetwork(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
@@ -438,7 +361,7 @@ absl::StatusOr<ModelNetwork> ReadNetwork(rocksdb::DB& db, rocksdb::ColumnFamilyH
 absl::Status DeleteIncarnation(rocksdb::DB& db, rocksdb::WriteBatch& batch,
                                Incarnation incarnation) {
   const std::unique_ptr<rocksdb::Iterator> it = NewStoreIterator(db, db.DefaultColumnFamily());
-  for (const char tag : {kChangedTag, kPositionTag, kLostTag}) {
+  for (const char tag : {kChangedTag, kPositionTag}) {
     const std::string prefix = IncarnationKey(tag, incarnation);
     for (it->Seek(prefix); it->Valid() && it->key().starts_with(prefix); it->Next())
       batch.Delete(it->key());

@@ -1,5 +1,5 @@
-// The catalog: the store's records of its tables. They are in the same RocksDB as the rows, in the
-// default column family (docs/store_format.md, "Catalog").
+// The catalog: the store's records of its tables. They are in the same RocksDB as the changes, in
+// the default column family (docs/store_format.md, "Catalog").
 //
 // Every record ends with the XXH3-64 of its key and payload. A damaged record is reported as
 // DATA_LOSS that names the record; it is never read as another table. The functions are stateless.
@@ -12,7 +12,6 @@
 
 #include <cstdint>
 #include <map>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,17 +21,11 @@
 #include "hps/model_network.h"
 #include "hps/table_spec.h"
 #include "hps/types.h"
+#include "l3_pages/page_format.h"
 #include "l3_rocksdb/options.h"
 #include "tier/durable_tier.h"
 
 namespace hps {
-
-// One page file of a table. The file's name has the incarnation and its number.
-struct PageFileRecord {
-  uint64_t row_count = 0;
-  Key first_key = 0;
-  Key last_key = 0;
-};
 
 struct TableRecord {
   TableSpec spec;
@@ -40,14 +33,13 @@ struct TableRecord {
   uint64_t row_count = 0;  // at import, or at the last merge of changes
   uint64_t order = 0;      // position of the table's first import
   // The version of the model when this table was last imported, or when another table of the model
-  // was dropped later. 0: written by a version of hps that did not count model versions.
+  // was dropped later.
   uint64_t model_version = 0;
   UpdateStart update_start{};
   uint64_t update_records_lost = 0;  // see TableInfo
   std::string import_id{};           // see TableInfo
   std::string unordered_hashes{};    // DurableTable::UnorderedHashes, as in hash_set.h
-  // The rows are in page files, and the column family has what changed since these were made.
-  bool in_page_files = false;
+  // Of the imported rows; the column family has what changed since these files were made.
   std::vector<PageFileRecord> page_files{};  // ascending key ranges; none for a table without rows
   // The number of the first of them; the others follow. Also in the name of the column family.
   // Grows with each merge of changes into new files; 0: as imported.
@@ -63,16 +55,9 @@ struct NetworkRecord {
   std::vector<NetworkInput> inputs;
 };
 
-// A key in this range without a record is lost, not absent: a record may have existed.
-struct LostRange {
-  Key first = 0;
-  Key last = 0;
-};
-
 struct IncarnationRecords {
   bool changed = false;  // since its import, or since its page files were made
   std::vector<StreamPosition> positions;
-  std::vector<LostRange> lost_ranges;  // ascending
 };
 
 struct CatalogContents {
@@ -80,10 +65,7 @@ struct CatalogContents {
   std::map<std::string, TableRecord> tables;
   std::map<Incarnation, IncarnationRecords> incarnations;  // those with a record
   std::map<std::string, NetworkRecord> networks;           // by model
-  std::set<Incarnation> networks_inside;  // whose bytes lie in the catalog: of format 2
 
-  // The format of a store with these contents that is written now.
-  uint32_t FormatToWrite() const;
   std::vector<const TableRecord*> InOrder() const;
   // The model version that the next change of the model's tables creates; the first is 1.
   uint64_t NextModelVersion(const std::string& model) const;
@@ -91,8 +73,9 @@ struct CatalogContents {
   bool SameTables(const CatalogContents& other) const;
 };
 
-// Errors: DATA_LOSS (a damaged record), FAILED_PRECONDITION (a newer format), and RocksDB's errors
+// Errors: FAILED_PRECONDITION (another format), DATA_LOSS (a damaged record), and RocksDB's errors
 // (FromReadStatus).
+absl::Status CheckFormat(rocksdb::DB& db);
 absl::StatusOr<CatalogContents> ReadCatalog(rocksdb::DB& db);
 
 absl::StatusOr<IncarnationRecords> ReadIncarnation(rocksdb::DB& db, Incarnation incarnation);
@@ -100,7 +83,7 @@ absl::StatusOr<IncarnationRecords> ReadIncarnation(rocksdb::DB& db, Incarnation 
 // True if an import with this number was ever committed.
 absl::StatusOr<bool> WasUsed(rocksdb::DB& db, Incarnation incarnation);
 
-void PutFormat(rocksdb::WriteBatch& batch, uint32_t format_version = kFirstFormatVersion);
+void PutFormat(rocksdb::WriteBatch& batch);
 void PutTable(rocksdb::WriteBatch& batch, const TableRecord& table);
 void DeleteTable(rocksdb::WriteBatch& batch, const std::string& name);
 // Marks the incarnation as used, and keeps what may change of the table without an import.
@@ -116,17 +99,11 @@ void PutChanged(rocksdb::WriteBatch& batch, Incarnation incarnation);
 void DeleteChanged(rocksdb::WriteBatch& batch, Incarnation incarnation);
 void PutPosition(rocksdb::WriteBatch& batch, Incarnation incarnation,
                  const StreamPosition& position);
-void PutLostRange(rocksdb::WriteBatch& batch, Incarnation incarnation, const LostRange& range);
 
 void PutNetwork(rocksdb::WriteBatch& batch, const std::string& model, const NetworkRecord& network);
 void DeleteNetwork(rocksdb::WriteBatch& batch, const std::string& model);
 void PutNetworkBytes(rocksdb::WriteBatch& batch, rocksdb::ColumnFamilyHandle* family,
                      Incarnation id, std::string_view onnx);
-// Moves the bytes from the catalog, where format 2 had them, as they are. Errors: RocksDB's.
-absl::Status MoveNetworkBytes(rocksdb::DB& db, rocksdb::WriteBatch& batch,
-                              rocksdb::ColumnFamilyHandle* to, Incarnation id);
-// From the catalog.
-void DeleteNetworkBytes(rocksdb::WriteBatch& batch, Incarnation id);
 // Errors: NOT_FOUND (no such record), DATA_LOSS (it is damaged, or has not the record's digest),
 // and RocksDB's errors.
 absl::StatusOr<ModelNetwork> ReadNetwork(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,

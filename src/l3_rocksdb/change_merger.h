@@ -1,5 +1,5 @@
-// The thread of a writer that merges changes of tables in page files into new page files, one table
-// after the other (docs/page_files.md, "Merging").
+// The thread of a writer that merges changes of tables into new page files, one table after the
+// other (docs/page_files.md, "Merging").
 //
 // A table is due when enough of its keys have changed (StoreConfig::merge_share). Lookups and
 // writes go on meanwhile. A merge that fails leaves the table as it was; it is logged and counted,

@@ -18,8 +18,8 @@
 #include "base/logging.h"
 #include "base/macros.h"
 #include "l3_rocksdb/rocks_store.h"
-#include "l3_rocksdb/salvage/verify.h"
 #include "l3_rocksdb/test_store.h"
+#include "l3_rocksdb/verify/verify.h"
 #include "testing/await.h"
 #include "testing/faults/fault_points.h"
 
@@ -184,7 +184,7 @@ class ChangeMergerTest : public testing::Test {
   const TestDirectory directory_;
   const std::shared_ptr<FullDisk> disk_ = std::make_shared<FullDisk>();
   const std::unique_ptr<rocksdb::Env> env_ = rocksdb::NewCompositeEnv(disk_);
-  RocksStoreOptions options_ = PageTestOptions(directory_.Path("store"));
+  RocksStoreOptions options_ = TestOptions(directory_.Path("store"));
   std::unique_ptr<DurableStore> store_;
   std::unique_ptr<DurableTable> table_;
   uint64_t stamp_ = 0;

@@ -26,99 +26,62 @@ rocksdb::ReadOptions ScanOptions() {
   return read_options;
 }
 
-class RocksCursor final : public RowCursor {
+// The changes of a table, in ascending order of their keys, as of the construction.
+class RecordCursor {
  public:
-  explicit RocksCursor(Database::Pin pin)
+  explicit RecordCursor(Database::Pin pin)
       : pin_(std::move(pin)),
         it_(NewStoreIterator(pin_.database().db(), pin_.family().handle, ScanOptions())) {}
 
-  // Call this before the first row is read. Shows the rows as of the construction.
-  void Begin() { it_->SeekToFirst(); }
-
-  absl::StatusOr<size_t> Next(std::span<Key> keys, HostRows rows,
-                              std::span<Version> versions) override;
-
-  // For a table in page files: the next record, which may be a deletion.
   struct Change {
     Key key = 0;
     bool deleted = false;
   };
   // Null at the end. Writes the row unless it is a deletion.
-  absl::StatusOr<std::optional<Change>> NextChange(std::byte* row, Version* version);
+  absl::StatusOr<std::optional<Change>> Next(std::byte* row, Version* version);
 
   const Family& family() const { return pin_.family(); }
 
  private:
-  absl::StatusOr<bool> TakeRow(Key& key, std::byte* row, Version* version);
-  absl::Status CheckNoLostRange() const;
+  absl::Status Take(Change& change, std::byte* row, Version* version);
 
   Database::Pin pin_;
   const std::unique_ptr<rocksdb::Iterator> it_;  // destroyed before the pin
+  bool begun_ = false;
 };
 
-absl::StatusOr<size_t> RocksCursor::Next(std::span<Key> keys, HostRows rows,
-                                         std::span<Version> versions) {
-  const size_t row_count_max = std::min(keys.size(), rows.row_count);
-  size_t row_count = 0;
-  for (; row_count < row_count_max && it_->Valid(); ++row_count, it_->Next()) {
-    HPS_RETURN_IF_ERROR(CheckNoLostRange());
-    HPS_RETURN_IF_ERROR(TakeRow(keys[row_count], rows.row(row_count),
-                                versions.empty() ? nullptr : &versions[row_count])
-                            .status());
-  }
-  HPS_RETURN_IF_ERROR(FromRocksStatus(
-      it_->status(), absl::StrCat("table '", pin_.family().table.spec.name, "': scanning")));
-  if (row_count == 0) HPS_RETURN_IF_ERROR(CheckNoLostRange());
-  return row_count;
-}
-
-// Errors: DATA_LOSS if the scan has reached the first lost range. The scan does not pass it.
-absl::Status RocksCursor::CheckNoLostRange() const {
-  const Family& family = pin_.family();
-  if (family.lost_ranges.empty()) return absl::OkStatus();
-  const LostRange& lost = family.lost_ranges.front();
-  if (it_->Valid() && it_->key().size() == kKeyBytes && DecodeKey(it_->key().data()) < lost.first)
-    return absl::OkStatus();
-  return absl::DataLossError(
-      absl::StrCat("table '", family.table.spec.name, "': rows in the key range ", lost.first,
-                   " to ", lost.last, " were lost by earlier damage; import the table again"));
-}
-
-absl::StatusOr<std::optional<RocksCursor::Change>> RocksCursor::NextChange(std::byte* row,
-                                                                           Version* version) {
+absl::StatusOr<std::optional<RecordCursor::Change>> RecordCursor::Next(std::byte* row,
+                                                                       Version* version) {
+  if (!std::exchange(begun_, true)) it_->SeekToFirst();
   if (!it_->Valid()) {
     HPS_RETURN_IF_ERROR(FromRocksStatus(
-        it_->status(), absl::StrCat("table '", pin_.family().table.spec.name, "': scanning")));
+        it_->status(), absl::StrCat("table '", family().table.spec.name, "': scanning")));
     return std::optional<Change>();
   }
   Change change;
-  HPS_ASSIGN_OR_RETURN(const bool has_row, TakeRow(change.key, row, version));
-  change.deleted = !has_row;
+  HPS_RETURN_IF_ERROR(Take(change, row, version));
   it_->Next();
   return std::optional<Change>(change);
 }
 
-// False: the record is a deletion.
-absl::StatusOr<bool> RocksCursor::TakeRow(Key& key, std::byte* row, Version* version) {
-  const TableRecord& table = pin_.family().table;
+absl::Status RecordCursor::Take(Change& change, std::byte* row, Version* version) {
+  const TableRecord& table = family().table;
   if (it_->key().size() != kKeyBytes) {
     return absl::DataLossError(absl::StrCat("table '", table.spec.name, "': a key of ",
                                             it_->key().size(), " bytes, expected ", kKeyBytes));
   }
-  key = DecodeKey(it_->key().data());
+  change.key = DecodeKey(it_->key().data());
   const std::string_view value(it_->value().data(), it_->value().size());
   const size_t row_bytes = table.spec.row_bytes();
-  const RowState state = CheckRow(table.incarnation, key, value, row_bytes);
-  if (state == RowState::kDeleted && pin_.family().pages != nullptr) return false;
-  if (state != RowState::kIntact) {
-    return absl::DataLossError(absl::StrCat(
-        "table '", table.spec.name, "': the row of key ", key,
-        state == RowState::kMarkedLost ? " was lost by earlier damage; import the table again"
-                                       : " is damaged"));
+  const RowState state = CheckRow(table.incarnation, change.key, value, row_bytes);
+  if (state == RowState::kDamaged) {
+    return absl::DataLossError(
+        absl::StrCat("table '", table.spec.name, "': the row of key ", change.key, " is damaged"));
   }
-  std::memcpy(row, value.data(), row_bytes);
-  if (version != nullptr) *version = RowVersion(value);
-  return true;
+  change.deleted = state == RowState::kDeleted;
+  if (!change.deleted) std::memcpy(row, value.data(), row_bytes);
+  *version = RowVersion(value);
+  return absl::OkStatus();
 }
 
 // The rows of page files, with the changes in RocksDB over them.
@@ -145,7 +108,7 @@ class LayeredCursor final : public RowCursor {
            (!change_.has_value() || base_keys_[base_next_] < change_->key);
   }
 
-  RocksCursor changes_;
+  RecordCursor changes_;
   const size_t row_bytes_;
   const std::unique_ptr<RowCursor> base_;
   std::vector<Key> base_keys_;
@@ -155,15 +118,14 @@ class LayeredCursor final : public RowCursor {
   size_t base_end_ = 0;
   std::vector<std::byte> change_row_;
   Version change_version_ = 0;
-  std::optional<RocksCursor::Change> change_{};  // the next one
+  std::optional<RecordCursor::Change> change_{};  // the next one
   bool begun_ = false;
 };
 
 // Loads what comes next of both, where nothing is loaded.
 absl::Status LayeredCursor::Fill() {
   if (!begun_) {
-    changes_.Begin();
-    HPS_ASSIGN_OR_RETURN(change_, changes_.NextChange(change_row_.data(), &change_version_));
+    HPS_ASSIGN_OR_RETURN(change_, changes_.Next(change_row_.data(), &change_version_));
     begun_ = true;
   }
   if (base_next_ < base_end_) return absl::OkStatus();
@@ -203,7 +165,7 @@ absl::StatusOr<size_t> LayeredCursor::Next(std::span<Key> keys, HostRows rows,
       ++row_count;
     }
     if (row == nullptr || row == change_row_.data()) {
-      HPS_ASSIGN_OR_RETURN(change_, changes_.NextChange(change_row_.data(), &change_version_));
+      HPS_ASSIGN_OR_RETURN(change_, changes_.Next(change_row_.data(), &change_version_));
     }
   }
   return row_count;
@@ -222,22 +184,19 @@ class ChangeCursor final : public PageChangeCursor {
   absl::StatusOr<Changes> Next() override;
 
  private:
-  RocksCursor cursor_;
+  RecordCursor cursor_;
   const size_t row_bytes_;
   std::vector<Key> keys_;
   std::vector<uint8_t> deleted_;
   std::vector<Version> versions_;
   std::vector<std::byte> rows_;
-  bool begun_ = false;
 };
 
 absl::StatusOr<PageChangeCursor::Changes> ChangeCursor::Next() {
-  if (!begun_) cursor_.Begin();
-  begun_ = true;
   size_t count = 0;
   for (; count < kChangesAtOnce; ++count) {
-    HPS_ASSIGN_OR_RETURN(const std::optional<RocksCursor::Change> change,
-                         cursor_.NextChange(&rows_[count * row_bytes_], &versions_[count]));
+    HPS_ASSIGN_OR_RETURN(const std::optional<RecordCursor::Change> change,
+                         cursor_.Next(&rows_[count * row_bytes_], &versions_[count]));
     if (!change.has_value()) break;
     keys_[count] = change->key;
     deleted_[count] = change->deleted ? 1 : 0;
@@ -255,11 +214,6 @@ std::unique_ptr<PageChangeCursor> MakeChangeCursor(Database::Pin pin) {
 
 absl::StatusOr<std::unique_ptr<RowCursor>> MakeCursor(Database::Pin pin) {
   const Family& family = pin.family();
-  if (family.pages == nullptr) {
-    auto cursor = std::make_unique<RocksCursor>(std::move(pin));
-    cursor->Begin();
-    return cursor;
-  }
   HPS_ASSIGN_OR_RETURN(std::unique_ptr<RowCursor> base, family.pages->table->Scan());
   return std::make_unique<LayeredCursor>(std::move(pin), std::move(base));
 }

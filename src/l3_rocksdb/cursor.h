@@ -9,12 +9,11 @@
 
 namespace hps {
 
-// The cursor holds the pin until it is destroyed. It returns DATA_LOSS for a row that a repair
-// marked lost, and for a range whose keys the repair could not determine. So a copy of the table
-// never omits lost rows silently.
+// The cursor holds the pin until it is destroyed. It returns DATA_LOSS at damage, so a copy of the
+// table never omits lost rows silently.
 absl::StatusOr<std::unique_ptr<RowCursor>> MakeCursor(Database::Pin pin);
 
-// The changes of a table in page files, as of this call, which reads nothing. Errors of the cursor:
+// The changes of a table, as of this call, which reads nothing. Errors of the cursor:
 // DATA_LOSS, UNAVAILABLE.
 std::unique_ptr<PageChangeCursor> MakeChangeCursor(Database::Pin pin);
 

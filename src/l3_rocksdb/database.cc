@@ -5,30 +5,23 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
-#include <cstdlib>
 #include <optional>
-#include <span>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/executor.h"
-#include "base/fault_point.h"
 #include "base/limits.h"
 #include "base/logging.h"
 #include "base/macros.h"
-#include "base/public_message.h"
 #include "l3_rocksdb/files/log_syncer.h"
 #include "l3_rocksdb/files/manifest_mark.h"
 #include "l3_rocksdb/files/parallel_reads.h"
 #include "l3_rocksdb/files/store_env.h"
 #include "l3_rocksdb/files/store_files.h"
-#include "l3_rocksdb/key_codec.h"
-#include "l3_rocksdb/salvage/damage_log.h"
-#include "l3_rocksdb/salvage/key_list.h"
 #include "l3_rocksdb/snapshot.h"
 #include "l3_rocksdb/status.h"
-#include "l3_rocksdb/store_iterator.h"
+#include "l3_rocksdb/verify/damage_log.h"
 #include "types/names.h"
 
 namespace hps {
@@ -115,7 +108,6 @@ Database::~Database() {
   }
   for (rocksdb::ColumnFamilyHandle* handle : opened_handles_)
     db_->DestroyColumnFamilyHandle(handle);
-  if (key_list_ != nullptr) db_->DestroyColumnFamilyHandle(key_list_);
   const rocksdb::Status closed = db_->Close();
   if (!closed.ok())
     LogError(absl::StrCat("store '", path(), "': closing failed: ", closed.ToString()));
@@ -123,28 +115,39 @@ Database::~Database() {
 }
 
 absl::StatusOr<std::shared_ptr<Database>> Database::Open(const RocksStoreOptions& options) {
-  std::shared_ptr<Database> database(new Database(options, false, RocksOptions(options)));
-  HPS_RETURN_IF_ERROR(database->OpenAll(nullptr));
-  return database;
+  return OpenNew(options, false, RocksOptions(options), nullptr);
 }
 
 absl::StatusOr<std::shared_ptr<Database>> Database::Reopen(const Database& former) {
   HPS_CHECK(former.read_only());
-  std::shared_ptr<Database> database(
-      new Database(former.options(), former.damaged_, former.rocks_options_));
-  {
-    MutexLock former_lock(former.page_reader_mutex_);
-    MutexLock lock(database->page_reader_mutex_);
-    database->page_reader_ = former.page_reader_;
-  }
-  HPS_RETURN_IF_ERROR(database->OpenAll(&former));
-  return database;
+  return OpenNew(former.options(), former.damaged_, former.rocks_options_, &former);
 }
 
 absl::StatusOr<std::shared_ptr<Database>> Database::OpenDamaged(const RocksStoreOptions& options) {
-  std::shared_ptr<Database> database(new Database(options, true, RocksOptions(options)));
-  HPS_RETURN_IF_ERROR(database->OpenAll(nullptr));
-  return database;
+  return OpenNew(options, true, RocksOptions(options), nullptr);
+}
+
+// A reader begins again if a table was replaced while it opened the store.
+absl::StatusOr<std::shared_ptr<Database>> Database::OpenNew(const RocksStoreOptions& options,
+                                                            bool damaged,
+                                                            const RocksOptions& rocks_options,
+                                                            const Database* former) {
+  const Deadline deadline = DeadlineAfter(RealClock(), kReaderTimeout);
+  std::set<FamilyId> replaced;
+  for (;;) {
+    std::shared_ptr<Database> database(new Database(options, damaged, rocks_options));
+    database->replaced_ = replaced;
+    if (former != nullptr) {
+      MutexLock former_lock(former->page_reader_mutex_);
+      MutexLock lock(database->page_reader_mutex_);
+      database->page_reader_ = former->page_reader_;
+    }
+    const absl::Status opened = database->OpenAll(former);
+    if (opened.ok()) return database;
+    if (database->replaced_.size() == replaced.size() || RealClock().Now() >= deadline)
+      return opened;
+    replaced = database->replaced_;
+  }
 }
 
 absl::Status Database::OpenAll(const Database* former) {
@@ -160,7 +163,6 @@ absl::Status Database::OpenAll(const Database* former) {
     const absl::Status left = RemoveUnknownPageFiles();
     if (!left.ok()) LogWarning(absl::StrCat("store '", path(), "': ", left.ToString()));
   }
-  HPS_RETURN_IF_ERROR(MakeKeyListFamily());
   NoteTablesChanged();
   reserve_.Ensure();
   if (options_.config.sync != SyncMode::kInterval) return absl::OkStatus();
@@ -194,11 +196,10 @@ absl::Status Database::OpenFiles(const Database* former) {
     HPS_RETURN_IF_ERROR(MakeDirectories(env(), path()));
     HPS_RETURN_IF_ERROR(CheckRoomFor(0));
   }
+  // A store without its lock file, as a snapshot, has no writer, and gets the file if it is opened.
+  if (!read_only() && found == StoreFiles::kStore && !OwnerLock::FileExists(path()))
+    HPS_RETURN_IF_ERROR(CheckStoreFormat());
   HPS_RETURN_IF_ERROR(read_only() ? OpenReaderFiles(former) : Lock());
-  if (!read_only()) {
-    const absl::Status removed = RemoveTemporaryFiles(env(), path());
-    if (!removed.ok()) LogWarning(absl::StrCat("store '", path(), "': ", removed.ToString()));
-  }
   // Checked again: another process may have created the store meanwhile.
   HPS_ASSIGN_OR_RETURN(const StoreFiles files, FindStore(env(), path()));
   std::vector<std::string> families = {rocksdb::kDefaultColumnFamilyName};
@@ -208,6 +209,11 @@ absl::Status Database::OpenFiles(const Database* former) {
     db_options.env = env();
     const rocksdb::Status listed = rocksdb::DB::ListColumnFamilies(db_options, path(), &families);
     HPS_RETURN_IF_ERROR(OpenError(listed, path()));
+    if (!read_only()) HPS_RETURN_IF_ERROR(CheckStoreFormat());
+  }
+  if (!read_only()) {
+    const absl::Status removed = RemoveTemporaryFiles(env(), path());
+    if (!removed.ok()) LogWarning(absl::StrCat("store '", path(), "': ", removed.ToString()));
   }
   HPS_ASSIGN_OR_RETURN(rocksdb::Status opened, OpenRocks(families));
   if (IsNoSpace(opened) && !read_only()) {
@@ -216,6 +222,27 @@ absl::Status Database::OpenFiles(const Database* former) {
     HPS_ASSIGN_OR_RETURN(opened, OpenRocks(families));
   }
   return OpenError(opened, path());
+}
+
+// Reads the format without changing a byte of the store. To open it for writing would change some,
+// so a store of another format would not stay as it is. Costs one reading of the log.
+absl::Status Database::CheckStoreFormat() const {
+  rocksdb::DBOptions db_options = rocks_options_.database();
+  db_options.env = env();
+  db_options.paranoid_checks = !damaged_;
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  rocksdb::DB* opened = nullptr;
+  HPS_ASSIGN_OR_RETURN(const rocksdb::Status status, CallRocks(db_options, [&] {
+                         return rocksdb::DB::OpenForReadOnly(
+                             db_options, path(),
+                             {{rocksdb::kDefaultColumnFamilyName, rocks_options_.catalog()}},
+                             &handles, &opened);
+                       }));
+  HPS_RETURN_IF_ERROR(OpenError(status, path()));
+  const std::unique_ptr<rocksdb::DB> db(opened);
+  const absl::Status format = CheckFormat(*db);
+  for (rocksdb::ColumnFamilyHandle* handle : handles) db->DestroyColumnFamilyHandle(handle);
+  return format.ok() ? format : InStore(format);
 }
 
 // If RocksDB cannot start its threads, it throws and never closes the files that it has opened. So
@@ -233,14 +260,30 @@ absl::Status Database::CheckThreadsCanStart() const {
                                                  thread_count, " threads: ", tried.message()));
 }
 
+// Opens a database by `open`.
+absl::StatusOr<rocksdb::Status> Database::CallRocks(
+    const rocksdb::DBOptions& options, const std::function<rocksdb::Status()>& open) const {
+  HPS_RETURN_IF_ERROR(CheckThreadsCanStart());
+  try {
+    StartBackgroundThreads(options);
+    return open();
+  } catch (const std::system_error& error) {  // the one way std::thread reports it
+    return absl::ResourceExhaustedError(
+        absl::StrCat("store '", path(), "': opening failed: can't start a thread: ", error.what()));
+  }
+}
+
 absl::StatusOr<rocksdb::Status> Database::OpenRocks(const std::vector<std::string>& families) {
   rocksdb::DBOptions db_options = rocks_options_.database();
   db_options.listeners = {background_errors_};
   db_options.paranoid_checks = !damaged_;
   db_options.create_if_missing = options_.mode == OpenMode::kCreate;
-  if (!read_only()) {
-    wal_shield_ =
-        std::make_shared<WalErrorShield>(FileSystemOf(options_.env), path() + "/staging/");
+  if (read_only()) {
+    // A secondary instance does not work here: it takes a damaged table file for one that does not
+    // exist yet, and shows an older state.
+    db_options.env = reader_env_.get();
+  } else {
+    wal_shield_ = std::make_shared<WalErrorShield>(FileSystemOf(options_.env));
     file_system_env_ = NewStoreEnv(wal_shield_);
     db_options.env = file_system_env_.get();
   }
@@ -251,44 +294,25 @@ absl::StatusOr<rocksdb::Status> Database::OpenRocks(const std::vector<std::strin
     // A compaction that reads damage would end all writing, also that of a repair.
     descriptors.back().options.disable_auto_compactions = damaged_;
   }
-  HPS_RETURN_IF_ERROR(CheckThreadsCanStart());
-  try {
-    StartBackgroundThreads(db_options);
-    return CallOpen(db_options, descriptors);
-  } catch (const std::system_error& error) {  // the one way std::thread reports it
-    return absl::ResourceExhaustedError(
-        absl::StrCat("store '", path(), "': opening failed: can't start a thread: ", error.what()));
-  }
-}
-
-rocksdb::Status Database::CallOpen(
-    rocksdb::DBOptions& db_options,
-    const std::vector<rocksdb::ColumnFamilyDescriptor>& descriptors) {
-  rocksdb::DB* db = nullptr;
-  rocksdb::Status opened;
-  if (read_only()) {
-    // A secondary instance does not work here: it takes a damaged table file for one that does not
-    // exist yet, and shows an older state.
-    db_options.env = reader_env_.get();
-    opened = rocksdb::DB::OpenForReadOnly(db_options, path(), descriptors, &opened_handles_, &db);
-  } else {
-    opened = rocksdb::DB::Open(db_options, path(), descriptors, &opened_handles_, &db);
-  }
-  db_.reset(db);
-  return opened;
+  return CallRocks(db_options, [&] {
+    rocksdb::DB* db = nullptr;
+    const rocksdb::Status opened =
+        read_only()
+            ? rocksdb::DB::OpenForReadOnly(db_options, path(), descriptors, &opened_handles_, &db)
+            : rocksdb::DB::Open(db_options, path(), descriptors, &opened_handles_, &db);
+    db_.reset(db);
+    return opened;
+  });
 }
 
 absl::Status Database::LoadTables(const Database* former) {
   absl::StatusOr<CatalogContents> contents = ReadCatalog(*db_);
-  if (!contents.ok()) {
-    return absl::Status(contents.status().code(),
-                        absl::StrCat("store '", path(), "': ", contents.status().message()));
-  }
+  if (!contents.ok()) return InStore(contents.status());
   if (contents->format_version == 0 && !read_only()) {
     rocksdb::WriteBatch batch;
     PutFormat(batch);
     HPS_RETURN_IF_ERROR(Write(batch, true));
-    contents->format_version = kFirstFormatVersion;
+    contents->format_version = kStoreFormatVersion;
   }
   std::map<std::string, rocksdb::ColumnFamilyHandle*> handles;
   for (rocksdb::ColumnFamilyHandle* handle : opened_handles_) handles[handle->GetName()] = handle;
@@ -305,42 +329,27 @@ absl::Status Database::LoadTables(const Database* former) {
       continue;
     }
     Family& family = AddFamily(table, found->second);
-    const IncarnationRecords& records = contents->incarnations[table.incarnation];
-    family.changed = records.changed;
-    family.lost_ranges = records.lost_ranges;
+    family.changed = contents->incarnations[table.incarnation].changed;
     handles.erase(found);
     loaded.Update(LoadPages(family, former));
     LoadChangedKeys(family);
-    loaded.Update(CheckRowCount(family));
   }
   TakeNetworkFamilies(*contents, handles);
-  for (auto& [name, handle] : handles) {
-    if (name == kKeyListFamily) {
-      key_list_ = handle;
-    } else {
-      opened_handles_.push_back(handle);
-    }
-  }
+  for (const auto& [name, handle] : handles) opened_handles_.push_back(handle);
   catalog_ = *std::move(contents);
   return loaded;
 }
 
 absl::StatusOr<std::shared_ptr<const FamilyPages>> Database::OpenPagesOf(const TableRecord& table) {
-  if (!table.in_page_files) return std::shared_ptr<const FamilyPages>();
   std::shared_ptr<PageReader> reader;
   {
     MutexLock lock(page_reader_mutex_);
     if (page_reader_ == nullptr) {
-      // RocksDB keeps the rest, for changes. Its cache of rows (row_cache) is no way to make it
-      // quicker: with one, 7.8.3 did not find a record that is there.
-      const uint64_t cache_bytes = options_.config.cache_bytes / 4 * 3;
-      const uint64_t block_bytes = options_.config.cache_bytes - cache_bytes;
-      HPS_ASSIGN_OR_RETURN(std::unique_ptr<PageReader> made,
-                           PageReader::Create({.cache_bytes = cache_bytes}));
+      const uint64_t cache_bytes = options_.config.cache_bytes;
+      HPS_ASSIGN_OR_RETURN(
+          std::unique_ptr<PageReader> made,
+          PageReader::Create({.cache_bytes = cache_bytes - BlockCacheBytes(cache_bytes)}));
       page_reader_ = std::move(made);
-      rocks_options_.cache().SetCapacity(block_bytes);
-      LogInfo(absl::StrCat("store '", path(), "': tables in page files: the cache of pages has ",
-                           cache_bytes, " bytes, that of RocksDB ", block_bytes));
     }
     reader = page_reader_;
   }
@@ -362,17 +371,18 @@ absl::Status Database::LoadPages(Family& family, const Database* former) {
   return CheckNotReplaced(family.table);
 }
 
-absl::Status Database::CheckNotReplaced(const TableRecord& table) const {
+absl::Status Database::CheckNotReplaced(const TableRecord& table) {
   if (!read_only() || damaged_ || !AnyPageFileIsMissing(path(), table)) return absl::OkStatus();
   HPS_ASSIGN_OR_RETURN(const ReaderFileSystem::State now, reader_files_->StateNow());
-  if (now == reader_files_->state()) return absl::OkStatus();
+  if (now == reader_files_->state() || !replaced_.insert(FamilyIdOf(table)).second)
+    return absl::OkStatus();
   return absl::UnavailableError(
       absl::StrCat("store '", path(), "': table '", table.spec.name,
                    "' was replaced while the store was being opened; try again"));
 }
 
-// A network without a family is one of format 2, or lost: Network() says so, and the tables and the
-// other networks can be read.
+// A network without a family is lost: Network() says so, and the tables and the other networks can
+// be read.
 void Database::TakeNetworkFamilies(const CatalogContents& contents,
                                    std::map<std::string, rocksdb::ColumnFamilyHandle*>& handles) {
   for (const auto& [model, network] : contents.networks) {
@@ -381,22 +391,6 @@ void Database::TakeNetworkFamilies(const CatalogContents& contents,
     AddFamily({.incarnation = network.id}, found->second);
     handles.erase(found);
   }
-}
-
-// A MANIFEST that lost its end may lack files. An import then has fewer rows than its record.
-absl::Status Database::CheckRowCount(const Family& family) {
-  // The number of rows of a page file is checked when it is opened.
-  if (family.changed || damaged_ || family.pages != nullptr) return absl::OkStatus();
-  rocksdb::TablePropertiesCollection files;
-  HPS_RETURN_IF_ERROR(
-      FromRocksStatus(db_->GetPropertiesOfAllTables(family.handle, &files),
-                      absl::StrCat("table '", family.table.spec.name, "': reading its files")));
-  uint64_t row_count = 0;
-  for (const auto& [name, properties] : files) row_count += properties->num_entries;
-  if (row_count == family.table.row_count) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat("store '", path(), "': table '", family.table.spec.name,
-                                          "' has ", row_count, " rows, expected ",
-                                          family.table.row_count));
 }
 
 absl::Status Database::DropUnknownFamilies() {
@@ -422,76 +416,7 @@ absl::Status Database::DropUnknownFamilies() {
       it = catalog_.incarnations.erase(it);
     }
   }
-  HPS_RETURN_IF_ERROR(batch.Count() == 0 ? absl::OkStatus() : Commit(batch, false));
-  // An error does not prevent opening: the bytes can be read where they are.
-  const absl::Status moved = MoveNetworksOutOfCatalog();
-  if (!moved.ok())
-    LogWarning(absl::StrCat("store '", path(),
-                            "': moving networks out of the catalog: ", TextForLog(moved)));
-  return absl::OkStatus();
-}
-
-// Bytes of networks that an hps of format 2 wrote. Each current network gets a family of its own.
-absl::Status Database::MoveNetworksOutOfCatalog() {
-  const CatalogContents before = catalog();
-  if (before.networks_inside.empty()) return absl::OkStatus();
-  absl::Status moved;
-  std::set<Incarnation> unused = before.networks_inside;
-  for (const auto& [model, network] : before.networks) {
-    if (unused.erase(network.id) != 0) moved.Update(MoveNetwork(network));
-  }
-  if (!moved.ok() || unused.empty()) return moved;
-  rocksdb::WriteBatch batch;
-  for (const Incarnation id : unused) DeleteNetworkBytes(batch, id);
-  PutFormat(batch, before.FormatToWrite());
-  HPS_RETURN_IF_ERROR(Commit(batch, true));
-  MutexLock lock(mutex_);
-  catalog_.networks_inside.clear();
-  return absl::OkStatus();
-}
-
-// The family stays after an error: a write that fails may have moved the bytes all the same. While
-// they have not moved, Network() finds them in the catalog, and the next open tries again.
-absl::Status Database::MoveNetwork(const NetworkRecord& network) {
-  HPS_RETURN_IF_ERROR(CheckRoomFor(2 * network.onnx_bytes));
-  HPS_RETURN_IF_ERROR(EnsureHealthy());
-  rocksdb::ColumnFamilyHandle* family = nullptr;
-  {
-    MutexLock lock(mutex_);  // an earlier move may have ended early
-    const auto known = families_.find({network.id});
-    if (known != families_.end()) family = known->second->handle;
-  }
-  if (family == nullptr) {
-    HPS_RETURN_IF_ERROR(FromRocksStatus(
-        db_->CreateColumnFamily(rocks_options_.catalog(), NetworkFamilyName(network.id), &family),
-        "creating a column family"));
-    MutexLock lock(mutex_);
-    AddFamily({.incarnation = network.id}, family);
-  }
-  rocksdb::WriteBatch batch;
-  HPS_RETURN_IF_ERROR(MoveNetworkBytes(*db_, batch, family, network.id));
-  PutFormat(batch, std::max(kNetworkFormatVersion, catalog().FormatToWrite()));
-  HPS_RETURN_IF_ERROR(Commit(batch, true));
-  MutexLock lock(mutex_);
-  catalog_.networks_inside.erase(network.id);
-  return absl::OkStatus();
-}
-
-absl::Status Database::MakeKeyListFamily() {
-  if (key_list_ == nullptr) {
-    return FromRocksStatus(
-        db_->CreateColumnFamily(rocks_options_.catalog(), kKeyListFamily, &key_list_),
-        absl::StrCat("store '", path(), "': creating the key lists"));
-  }
-  std::vector<Incarnation> known;
-  {
-    MutexLock lock(mutex_);
-    for (const auto& [id, family] : families_) known.push_back(id.incarnation);
-  }
-  // The lists are unused, so an error does not prevent opening. The next open tries again.
-  const absl::Status deleted = DeleteOtherKeyLists(*db_, key_list_, known);
-  if (!deleted.ok()) LogWarning(absl::StrCat("store '", path(), "': ", deleted.ToString()));
-  return absl::OkStatus();
+  return batch.Count() == 0 ? absl::OkStatus() : Commit(batch, false);
 }
 
 Family& Database::AddFamily(const TableRecord& table, rocksdb::ColumnFamilyHandle* handle) {

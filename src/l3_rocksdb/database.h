@@ -1,7 +1,7 @@
 // One open RocksDB, and the state that its tables share: catalog, column families, background work.
 //
-// A column family holds the rows of one incarnation, or what was written since its page files were
-// made. The tables and cursors that read it pin it. The database drops it when the catalog no
+// A column family holds what was written to one incarnation since its page files were made. The
+// tables and cursors that read it pin it. The database drops it when the catalog no
 // longer names it and the last pin has been released. Thread-safe. The store and everything opened
 // from it share the database.
 //
@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "hps/statistics.h"
+#include "l3_pages/import/rejected_imports.h"
 #include "l3_rocksdb/catalog.h"
 #include "l3_rocksdb/family.h"
 #include "l3_rocksdb/files/background_errors.h"
@@ -32,7 +33,6 @@
 #include "l3_rocksdb/files/space_guard.h"
 #include "l3_rocksdb/files/space_reserve.h"
 #include "l3_rocksdb/files/wal_error_shield.h"
-#include "l3_rocksdb/import/rejected_imports.h"
 #include "l3_rocksdb/memtable_switch_lock.h"
 #include "l3_rocksdb/merge_queue.h"
 #include "l3_rocksdb/rocks_options.h"
@@ -62,11 +62,9 @@ class Database : public std::enable_shared_from_this<Database> {
 
   rocksdb::DB& db() { return *db_; }
   const RocksStoreOptions& options() const { return options_; }
-  const RocksOptions& rocks_options() const { return rocks_options_; }
   const std::string& path() const { return options_.config.path; }
   rocksdb::Env* env() const { return reader_env_ != nullptr ? reader_env_.get() : EnvOf(options_); }
   bool read_only() const { return options_.mode == OpenMode::kReadOnly; }
-  rocksdb::ColumnFamilyHandle* key_list() const { return key_list_; }
   FetchScratchPool& scratches() { return scratches_; }
   // Null unless read-only.
   const ReaderFileSystem* reader_files() const { return reader_files_.get(); }
@@ -84,9 +82,6 @@ class Database : public std::enable_shared_from_this<Database> {
   // ends.
   absl::Status Write(rocksdb::WriteBatch& batch, bool durable);
 
-  // Ingests files, as rocksdb::DB::IngestExternalFiles. Errors: also UNAVAILABLE (the disk fails).
-  absl::Status Ingest(const std::vector<rocksdb::IngestExternalFileArg>& files);
-
   // Makes everything written so far durable.
   absl::Status Sync();
 
@@ -99,12 +94,12 @@ class Database : public std::enable_shared_from_this<Database> {
   // Errors: RESOURCE_EXHAUSTED if `bytes` more would exceed the space limit of the disk.
   absl::Status CheckRoomFor(uint64_t bytes) const { return space_.CheckRoomFor(bytes); }
 
-  // Creates a column family for the rows of each of `tables`. The caller passes them to
+  // Creates a column family for the changes of each of `tables`. The caller passes them to
   // SwitchTables or DropFamilies. First retries earlier drops that failed. REQUIRES: change_mutex()
   // is held.
   absl::StatusOr<std::vector<rocksdb::ColumnFamilyHandle*>> CreateFamilies(
       const std::vector<TableRecord>& tables);
-  // Drops families that have no reader, and their key lists. Takes the handles. RetryDrops or the
+  // Drops families that have no reader, and their page files. Takes the handles. RetryDrops or the
   // next open retries drops that fail.
   void DropFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& handles);
 
@@ -113,7 +108,7 @@ class Database : public std::enable_shared_from_this<Database> {
   struct NewContents {
     std::vector<TableRecord> tables;
     std::vector<rocksdb::ColumnFamilyHandle*> handles;        // of the tables
-    std::vector<std::shared_ptr<const FamilyPages>> pages{};  // likewise; none: all null
+    std::vector<std::shared_ptr<const FamilyPages>> pages{};  // likewise
     std::string network_model;                                // empty: no network
     NetworkRecord network;
     rocksdb::ColumnFamilyHandle* network_handle = nullptr;
@@ -121,7 +116,7 @@ class Database : public std::enable_shared_from_this<Database> {
     std::vector<rocksdb::ColumnFamilyHandle*> AllHandles() const;
   };
 
-  // Opens the page files of a table; null if its rows are in RocksDB. Errors: those of OpenPages.
+  // Opens the page files of a table. Errors: those of OpenPages.
   absl::StatusOr<std::shared_ptr<const FamilyPages>> OpenPagesOf(const TableRecord& table);
 
   // Writes the bytes of a network to a column family of their own, and names both in `contents`.
@@ -135,12 +130,10 @@ class Database : public std::enable_shared_from_this<Database> {
   std::vector<uint16_t> UnorderedHashes(const std::string& table, Incarnation incarnation) const;
 
   // Makes the new contents current in one durable step. Also marks the incarnations in `replaced`,
-  // which are still staged, as used, so that they never become current. `batch` may hold more
-  // records of the tables. After an error the old tables are current, or the new ones if the disk
-  // failed after the change. The next open may then show the other set, but never a mix. REQUIRES:
-  // change_mutex() is held.
-  absl::Status SwitchTables(NewContents contents, const std::vector<Incarnation>& replaced,
-                            rocksdb::WriteBatch& batch);
+  // which are still staged, as used, so that they never become current. After an error the old
+  // tables are current, or the new ones if the disk failed after the change. The next open may then
+  // show the other set, but never a mix. REQUIRES: change_mutex() is held.
+  absl::Status SwitchTables(NewContents contents, const std::vector<Incarnation>& replaced);
   // As Write, not durable. In the same step adds write.records_lost and write.unordered_hashes to
   // those of the table; an incarnation that is not current any more has none.
   absl::Status WriteWithStreamState(const std::string& table, Incarnation incarnation,
@@ -196,32 +189,36 @@ class Database : public std::enable_shared_from_this<Database> {
   Database(const RocksStoreOptions& options, bool damaged, const RocksOptions& rocks_options);
 
   // `former` may be null.
+  static absl::StatusOr<std::shared_ptr<Database>> OpenNew(const RocksStoreOptions& options,
+                                                           bool damaged,
+                                                           const RocksOptions& rocks_options,
+                                                           const Database* former);
   absl::Status OpenAll(const Database* former);
   absl::Status OpenFiles(const Database* former);
   absl::Status OpenReaderFiles(const Database* former);
   absl::Status Lock();
   absl::Status CheckThreadsCanStart() const;
+  absl::Status CheckStoreFormat() const;
+  // The error with the path of the store.
+  absl::Status InStore(const absl::Status& error) const {
+    return {error.code(), "store '" + path() + "': " + std::string(error.message())};
+  }
   absl::StatusOr<rocksdb::Status> OpenRocks(const std::vector<std::string>& families);
-  rocksdb::Status CallOpen(rocksdb::DBOptions& db_options,
-                           const std::vector<rocksdb::ColumnFamilyDescriptor>& descriptors);
+  absl::StatusOr<rocksdb::Status> CallRocks(const rocksdb::DBOptions& options,
+                                            const std::function<rocksdb::Status()>& open) const;
   absl::Status LoadTables(const Database* former);
   absl::Status LoadPages(Family& family, const Database* former) HPS_REQUIRES(mutex_);
-  absl::Status CheckNotReplaced(const TableRecord& table) const;
+  absl::Status CheckNotReplaced(const TableRecord& table);
   void LoadChangedKeys(Family& family);
   absl::Status RemoveUnknownPageFiles();
-  absl::Status CheckRowCount(const Family& family);
   void TakeNetworkFamilies(const CatalogContents& contents,
                            std::map<std::string, rocksdb::ColumnFamilyHandle*>& handles)
       HPS_REQUIRES(mutex_);
   absl::Status DropUnknownFamilies();
-  absl::Status MoveNetworksOutOfCatalog();
-  absl::Status MoveNetwork(const NetworkRecord& network);
   bool IsSwitchVisible(const NewContents& contents) const;
   void ApplySwitch(const NewContents& contents, std::vector<std::unique_ptr<Family>>& unused)
       HPS_REQUIRES(mutex_);
-  absl::Status MakeKeyListFamily();
   void NoteTablesChanged();
-  void NoteFormat(uint32_t written);
   bool WalIsFlushed() const;
   bool healthy() const;
   absl::Status EnsureHealthy();
@@ -246,7 +243,7 @@ class Database : public std::enable_shared_from_this<Database> {
                          const std::vector<TableRecord>& others);
   std::vector<TableRecord> OthersAfterDrop(const std::vector<std::string>& names) const;
   absl::Status TryToDrop(const std::vector<rocksdb::ColumnFamilyHandle*>& handles);
-  absl::Status DropKeyListsAndPages(const std::vector<std::string>& families);
+  absl::Status DropPages(const std::vector<std::string>& families);
   bool AnyLeftovers() const;
   absl::Status DropLeftovers();
   absl::Status UndoSwitches();
@@ -287,9 +284,11 @@ class Database : public std::enable_shared_from_this<Database> {
   std::unique_ptr<rocksdb::Env> reader_env_;
   std::shared_ptr<BackgroundErrors> background_errors_;
   std::unique_ptr<rocksdb::DB> db_;
-  rocksdb::ColumnFamilyHandle* key_list_ = nullptr;
   std::vector<rocksdb::ColumnFamilyHandle*> opened_handles_;  // used up while opening
   bool opened_ = false;                                       // with a valid catalog
+  // Of a reader: tables whose files it did not find, but another state of the store. If that has
+  // them too, their files are lost.
+  std::set<FamilyId> replaced_;
   FetchScratchPool scratches_;
   mutable Mutex page_reader_mutex_;
   // Of all page files, with their cache. Null before there are any.
@@ -312,7 +311,7 @@ class Database : public std::enable_shared_from_this<Database> {
   std::map<FamilyId, std::unique_ptr<Family>> families_ HPS_GUARDED_BY(mutex_);
   // Families without readers whose drop has failed so far.
   std::vector<rocksdb::ColumnFamilyHandle*> leftovers_ HPS_GUARDED_BY(mutex_);
-  // Those whose key lists or page files could not be removed so far.
+  // Those whose page files could not be removed so far.
   std::vector<std::string> leftover_files_ HPS_GUARDED_BY(mutex_);
   // The tables of switches that failed. The switch may be in the WAL; until the WAL proves
   // otherwise, the next open needs their column families.
@@ -367,7 +366,7 @@ std::string FamilyName(const FamilyId& id);
 inline std::string FamilyName(Incarnation incarnation) { return FamilyName(FamilyId{incarnation}); }
 // "network-000123456789a"
 std::string NetworkFamilyName(Incarnation id);
-// Returns nullopt if the family does not hold rows.
+// Returns nullopt if the family is not of a table.
 std::optional<Incarnation> IncarnationOf(const std::string& family);
 
 }  // namespace hps

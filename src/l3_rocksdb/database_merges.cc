@@ -1,4 +1,4 @@
-// Changes of tables in page files: which keys have some, and their merges into new page files.
+// Changes of tables: which keys have some, and their merges into new page files.
 //
 // A merge has a new column family and a new page file. From its beginning on, each write of the
 // table goes to the old family and to the new one, in one atomic step. The changes that the merge
@@ -51,7 +51,6 @@ uint64_t ChangeBytes(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* handle) {
 // for every key of a changed table. So do lookups of a table whose changes can't all be read: those
 // that meet the damage report it.
 void Database::LoadChangedKeys(Family& family) {
-  if (family.pages == nullptr) return;
   if (read_only() || damaged_) {
     if (family.changed) family.changed_keys.AddAll();
     return;
@@ -98,7 +97,6 @@ void Database::NoteChanges(Family& family) {
 
 // A filter that is full counts a key whenever it is written. RocksDB's estimate then decides.
 bool Database::IsMergeDue(Family& family) const {
-  if (family.pages == nullptr) return false;
   const uint64_t added = family.changed_keys.added_count();
   if (added < MergeThreshold(family)) return false;
   if (!family.changed_keys.has_all()) return true;
@@ -144,7 +142,6 @@ absl::StatusOr<std::unique_ptr<Database::Merge>> Database::BeginMerge(const std:
     MutexLock lock(mutex_);
     Family& to = AddFamily(record, handles.front());
     to.current = false;
-    to.lost_ranges = from.lost_ranges;
     ++to.pins;
     merge->to = Pin(shared_from_this(), &to);
   }
@@ -198,28 +195,23 @@ absl::Status Database::SwitchMerged(Merge& merge, const PageFileDescription& fil
 // few bytes free more than they take.
 absl::Status Database::WriteMerged(const TableRecord& record, bool& is_visible) {
   const std::string& name = record.spec.name;
-  CatalogContents after = catalog();
-  after.tables[name].first_file = record.first_file;
   rocksdb::WriteBatch batch;
   PutTable(batch, record);
-  PutFormat(batch, after.FormatToWrite());
   HPS_RETURN_IF_ERROR(EnsureHealthy());
   const auto commit = [&]() -> absl::Status {
     HPS_FAULT_POINT("l3.merge.in_switch");
     return Commit(batch, true);
   };
   const absl::Status written = commit();
-  const uint32_t format = after.FormatToWrite();
-  const absl::StatusOr<CatalogContents> in_rocks =
-      written.ok() ? std::move(after) : ReadCatalog(*db_);
+  is_visible = written.ok();
+  if (is_visible) return written;
+  const absl::StatusOr<CatalogContents> in_rocks = ReadCatalog(*db_);
   is_visible = in_rocks.ok() && in_rocks->tables.contains(name) &&
                FamilyIdOf(in_rocks->tables.at(name)) == FamilyIdOf(record);
   if (!is_visible) {
     MutexLock lock(mutex_);
     unconfirmed_switches_.push_back(record);
-    return written;
   }
-  NoteFormat(format);
   return written;
 }
 

@@ -8,11 +8,10 @@
 #include "base/fault_point.h"
 #include "base/logging.h"
 #include "base/macros.h"
+#include "l3_pages/import/incarnation_draw.h"
 #include "l3_rocksdb/database.h"
 #include "l3_rocksdb/files/manifest_mark.h"
 #include "l3_rocksdb/hash_set.h"
-#include "l3_rocksdb/import/incarnation_draw.h"
-#include "l3_rocksdb/salvage/key_list.h"
 #include "l3_rocksdb/status.h"
 #include "types/names.h"
 
@@ -90,7 +89,7 @@ void Database::DropFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& han
 absl::Status Database::TryToDrop(const std::vector<rocksdb::ColumnFamilyHandle*>& handles) {
   std::vector<std::string> names;
   for (rocksdb::ColumnFamilyHandle* handle : handles) names.push_back(handle->GetName());
-  absl::Status first_error = DropKeyListsAndPages(names);
+  absl::Status first_error = DropPages(names);
   for (rocksdb::ColumnFamilyHandle* handle : handles) {
     const rocksdb::Status dropped = db_->DropColumnFamily(handle);
     if (!dropped.ok()) {
@@ -109,9 +108,9 @@ absl::Status Database::TryToDrop(const std::vector<rocksdb::ColumnFamilyHandle*>
   return first_error;
 }
 
-// Deletes the key lists and the page files of the imports of families, except files of other
-// families of the same imports. Keeps those that cannot be deleted for the next try.
-absl::Status Database::DropKeyListsAndPages(const std::vector<std::string>& families) {
+// Deletes the page files of the imports of families, except files of other families of the same
+// imports. Keeps those that cannot be deleted for the next try.
+absl::Status Database::DropPages(const std::vector<std::string>& families) {
   std::set<Incarnation> incarnations;
   for (const std::string& family : families) {
     const std::optional<Incarnation> incarnation = IncarnationOf(family);
@@ -123,12 +122,7 @@ absl::Status Database::DropKeyListsAndPages(const std::vector<std::string>& fami
     MutexLock lock(mutex_);
     kept = KnownPageFiles();
   }
-  absl::Status deleted = RemovePageFiles(env(), path(), incarnations, kept);
-  if (key_list_ != nullptr) {
-    const MemtableSwitchLock::SharedGuard switching(memtable_switch_lock_);
-    for (const Incarnation incarnation : incarnations)
-      deleted.Update(DeleteKeyList(*db_, key_list_, incarnation));
-  }
+  const absl::Status deleted = RemovePageFiles(env(), path(), incarnations, kept);
   if (deleted.ok()) return deleted;
   MutexLock lock(mutex_);
   leftover_files_.insert(leftover_files_.end(), families.begin(), families.end());
@@ -180,7 +174,7 @@ absl::Status Database::DropLeftovers() {
     families.swap(leftover_files_);
   }
   absl::Status dropped = TryToDrop(handles);
-  dropped.Update(DropKeyListsAndPages(families));
+  dropped.Update(DropPages(families));
   return dropped;
 }
 
@@ -200,8 +194,6 @@ absl::Status Database::UndoSwitches() {
         PutNetwork(batch, model, current->second);
       }
     }
-    if (!unconfirmed_networks_.empty() || !unconfirmed_switches_.empty())
-      PutFormat(batch, catalog_.FormatToWrite());
   }
   if (batch.Count() == 0) return absl::OkStatus();
   HPS_RETURN_IF_ERROR(Commit(batch, true));
@@ -271,12 +263,8 @@ absl::StatusOr<std::optional<ModelNetwork>> Database::Network(const std::string&
       pin = Pin(shared_from_this(), family->second.get());
     }
   }
-  HPS_FAULT_POINT("l3.network.before_read");
-  absl::StatusOr<ModelNetwork> network = absl::NotFoundError("");
+  absl::StatusOr<ModelNetwork> network = absl::NotFoundError("its bytes are missing");
   if (pin.has_value()) network = ReadNetwork(*db_, pin->family().handle, record);
-  // Of format 2.
-  if (absl::IsNotFound(network.status()))
-    network = ReadNetwork(*db_, db_->DefaultColumnFamily(), record);
   if (network.ok()) return std::optional<ModelNetwork>(*std::move(network));
   const absl::StatusCode code =
       absl::IsNotFound(network.status()) ? absl::StatusCode::kDataLoss : network.status().code();
@@ -292,20 +280,6 @@ bool Database::IsSwitchVisible(const NewContents& contents) const {
   return IncarnationInRocks(first.spec.name, 0) == first.incarnation;
 }
 
-// Tells when the store can't be opened any more by every hps that could open it before.
-void Database::NoteFormat(uint32_t written) {
-  uint32_t before = 0;
-  {
-    MutexLock lock(mutex_);
-    before = catalog_.format_version;
-    // Format 1 is not written over another one.
-    if (written > kFirstFormatVersion) catalog_.format_version = written;
-  }
-  if (before == 0 || written <= before) return;
-  LogInfo(absl::StrCat("store '", path(), "' now has format ", written, " (before: ", before,
-                       "); an hps that knows only format ", before, " can't open it any more"));
-}
-
 void Database::ApplySwitch(const NewContents& contents,
                            std::vector<std::unique_ptr<Family>>& unused) {
   for (size_t i = 0; i < contents.tables.size(); ++i) {
@@ -313,8 +287,7 @@ void Database::ApplySwitch(const NewContents& contents,
     const auto old = catalog_.tables.find(table.spec.name);
     if (old != catalog_.tables.end()) unused.push_back(TakeReplaced(FamilyIdOf(old->second)));
     catalog_.tables[table.spec.name] = table;
-    Family& family = AddFamily(table, contents.handles[i]);
-    if (!contents.pages.empty()) family.pages = contents.pages[i];
+    AddFamily(table, contents.handles[i]).pages = contents.pages[i];
   }
   if (!contents.network_model.empty()) {
     const auto old = catalog_.networks.find(contents.network_model);
@@ -325,9 +298,10 @@ void Database::ApplySwitch(const NewContents& contents,
   std::erase(unused, nullptr);  // those that have readers
 }
 
-absl::Status Database::SwitchTables(NewContents contents, const std::vector<Incarnation>& replaced,
-                                    rocksdb::WriteBatch& batch) {
+absl::Status Database::SwitchTables(NewContents contents,
+                                    const std::vector<Incarnation>& replaced) {
   const CatalogContents before = catalog();
+  rocksdb::WriteBatch batch;
   for (TableRecord& table : contents.tables) {
     table.model_version = before.NextModelVersion(ModelOf(table.spec.name));
     PutTable(batch, table);
@@ -337,10 +311,6 @@ absl::Status Database::SwitchTables(NewContents contents, const std::vector<Inca
   if (!contents.network_model.empty()) {
     PutNetwork(batch, contents.network_model, contents.network);
   }
-  CatalogContents after = before;
-  for (const TableRecord& table : contents.tables) after.tables[table.spec.name] = table;
-  if (!contents.network_model.empty()) after.networks[contents.network_model] = contents.network;
-  if (after.FormatToWrite() > kFirstFormatVersion) PutFormat(batch, after.FormatToWrite());
   for (const Incarnation incarnation : replaced) PutUsed(batch, incarnation);
   absl::Status ready = CheckRoomFor(batch.GetDataSize());
   if (ready.ok()) ready = EnsureHealthy();
@@ -372,7 +342,6 @@ absl::Status Database::SwitchTables(NewContents contents, const std::vector<Inca
     MutexLock lock(mutex_);
     ApplySwitch(contents, unused);
   }
-  NoteFormat(after.FormatToWrite());
   NoteTablesChanged();
   Retire(std::move(unused));
   return written;
@@ -438,13 +407,9 @@ absl::Status Database::DropTables(const std::vector<std::string>& names) {
 }
 
 absl::Status Database::DropNetwork(const std::string& model) {
-  CatalogContents after = catalog();
-  const Incarnation id = after.networks.at(model).id;
-  after.networks.erase(model);
+  const Incarnation id = catalog().networks.at(model).id;
   rocksdb::WriteBatch batch;
   DeleteNetwork(batch, model);
-  if (after.networks_inside.contains(id)) DeleteNetworkBytes(batch, id);
-  PutFormat(batch, after.FormatToWrite());
   HPS_RETURN_IF_ERROR(Commit(batch, true));
   std::unique_ptr<Family> unused;
   {
@@ -466,11 +431,8 @@ absl::Status Database::WriteDrop(const std::vector<std::string>& names,
   rocksdb::WriteBatch batch;
   for (const std::string& name : names) DeleteTable(batch, name);
   for (const TableRecord& table : others) PutUsed(batch, table);
-  CatalogContents after = catalog();
-  if (others.empty() && after.networks.erase(ModelOf(names.front())) != 0) {
-    DeleteNetwork(batch, ModelOf(names.front()));
-    PutFormat(batch, after.FormatToWrite());
-  }
+  const std::string model = ModelOf(names.front());
+  if (others.empty() && catalog().networks.contains(model)) DeleteNetwork(batch, model);
   return Commit(batch, true);
 }
 

@@ -108,7 +108,6 @@ std::vector<rocksdb::ColumnFamilyHandle*> Database::HandlesOf(const std::vector<
     MutexLock lock(mutex_);
     for (const auto& [id, family] : families_) handles.push_back(family->handle);
   }
-  if (key_list_ != nullptr) handles.push_back(key_list_);
   handles.push_back(db_->DefaultColumnFamily());
   return handles;
 }
@@ -212,13 +211,6 @@ absl::Status Database::WriteAfterStall(rocksdb::WriteBatch& batch) {
     if (!written.IsIncomplete() || !background_errors_->WaitForChange(changes, deadline))
       return FailedWrite(written);
   }
-}
-
-absl::Status Database::Ingest(const std::vector<rocksdb::IngestExternalFileArg>& files) {
-  HPS_RETURN_IF_ERROR(EnsureHealthy());
-  const MemtableSwitchLock::SharedGuard switching(memtable_switch_lock_);
-  return FromReadStatus(db_->IngestExternalFiles(files),
-                        absl::StrCat("store '", path(), "': ingesting the imported files"));
 }
 
 absl::Status Database::ListLiveFiles(std::vector<rocksdb::LiveFileStorageInfo>* files) {

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "base/executor.h"
 #include "base/mutex.h"
@@ -19,7 +18,7 @@
 
 namespace hps {
 
-// A table in page files has another family, and other files, after each merge of its changes.
+// A table has another family, and other page files, after each merge of its changes.
 struct FamilyId {
   Incarnation incarnation = 0;
   uint64_t first_file = 0;
@@ -30,18 +29,17 @@ inline FamilyId FamilyIdOf(const TableRecord& table) {
   return {table.incarnation, table.first_file};
 }
 
-// The column family of one incarnation of a table, or of one network: then `table` has no name.
+// The column family with the changes of one incarnation of a table, or with one network: then
+// `table` has no name.
 struct Family {
   rocksdb::ColumnFamilyHandle* handle = nullptr;
   TableRecord table;
-  // The rows of the table's page files, if it has some; `handle` then has what was written since.
-  std::shared_ptr<const FamilyPages> pages;
-  ChangedKeys changed_keys;            // of a table in page files: those that `handle` may have
-  std::vector<LostRange> lost_ranges;  // ascending
-  std::atomic<bool> changed{false};    // since its import, or since its page files were made
-  std::atomic<bool> current{true};     // the catalog names it
-  SpaceReserve::Loan room;             // after a drop or a merge, until its files are deleted
-  size_t pins = 0;                     // guarded by the database's mutex
+  std::shared_ptr<const FamilyPages> pages;  // the table's rows; null for a network
+  ChangedKeys changed_keys;                  // those that `handle` may have
+  std::atomic<bool> changed{false};          // since its page files were made
+  std::atomic<bool> current{true};           // the catalog names it
+  SpaceReserve::Loan room;                   // after a drop or a merge, until its files are deleted
+  size_t pins = 0;                           // guarded by the database's mutex
 
   // Held during a write of rows, and when a merge begins and switches.
   Mutex write_mutex;

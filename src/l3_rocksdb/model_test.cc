@@ -182,11 +182,9 @@ uint64_t RunModel(const RocksStoreOptions& options, uint64_t key_operations = kK
 
 TEST(RocksStoreModelTest, AgreesWithPlainMaps) { RunModel(TestOptions("")); }
 
-TEST(RocksStoreModelTest, PageFilesAgreeWithPlainMaps) { RunModel(PageTestOptions("")); }
-
 // While changes are merged into new page files, all the time.
 TEST(RocksStoreModelTest, MergesAgreeWithPlainMaps) {
-  RocksStoreOptions options = PageTestOptions("");
+  RocksStoreOptions options = TestOptions("");
   options.role = OwnerRole::kServer;
   options.merge_keys_min = 1;
   options.config.merge_share = 0.02;

@@ -14,17 +14,9 @@ class Env;
 
 namespace hps {
 
-// Format of the store's files. Increases with a change that an older hps cannot read. A store says
-// the lowest version that can read it.
-inline constexpr uint32_t kStoreFormatVersion = 5;
-inline constexpr uint32_t kFirstFormatVersion = 1;  // of a store without networks
-// From the first import of a network on. In format 2 the bytes of networks lay in the catalog; they
-// are read, and the next writer moves them.
-inline constexpr uint32_t kNetworkFormatVersion = 3;
-// From the first import into page files on.
-inline constexpr uint32_t kPagesFormatVersion = 4;
-// From the first merge of changes into new page files on.
-inline constexpr uint32_t kMergedFormatVersion = 5;
+// Format of a store's files (docs/store_format.md). Written when the store is made; increases with
+// each change that another hps cannot read. A store of another format is refused.
+inline constexpr uint32_t kStoreFormatVersion = 6;
 
 // The kind of process that writes to a store. A command waits for another command, but leaves its
 // import to a server.
@@ -38,9 +30,6 @@ struct RocksStoreOptions {
   Duration lock_timeout = std::chrono::seconds(0);
   // Reads table files with direct I/O, without the page cache, to measure a cold disk.
   bool direct_reads = false;
-  // Imports write page files (docs/page_files.md). False: RocksDB gets the rows, as in stores up to
-  // format 3.
-  bool imports_page_files = false;
   // A table with fewer changed keys is not merged, whatever its share: its changes are in memory.
   uint64_t merge_keys_min = 65'536;
   // After a merge that failed, the next one of the table begins so much later.

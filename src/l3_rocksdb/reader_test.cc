@@ -284,9 +284,11 @@ TEST_F(ReaderTest, ARemovedFileThatWasNotHeldIsNoDamage) {
     const auto writer = Open(OpenMode::kCreate);
     for (size_t first = 0; first < names.size(); first += 12) {
       const auto begin = names.begin() + static_cast<std::ptrdiff_t>(first);
-      Import(*writer, {begin, begin + 12}, 100);
+      Import(*writer, {begin, begin + 12}, 0);
     }
+    for (const std::string& name : names) Write(*writer, name, 100, 1);
   }
+  ASSERT_NE(Open(OpenMode::kReadWrite), nullptr);  // which writes the log to table files
   rlimit few = before;
   few.rlim_cur = 128;
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);

@@ -16,9 +16,10 @@
 #include "base/public_message.h"
 #include "l3_rocksdb/change_merger.h"
 #include "l3_rocksdb/database.h"
-#include "l3_rocksdb/import/bulk_import.h"
-#include "l3_rocksdb/import/import_commit.h"
+#include "l3_rocksdb/files/staging.h"
+#include "l3_rocksdb/import_commit.h"
 #include "l3_rocksdb/snapshot.h"
+#include "l3_rocksdb/store_import.h"
 #include "l3_rocksdb/store_table.h"
 
 namespace hps {
@@ -198,7 +199,7 @@ absl::StatusOr<std::unique_ptr<BulkImport>> RocksStore::BeginImport(
     std::span<const TableSpec> specs) {
   HPS_RETURN_IF_ERROR(CheckWritable("an import"));
   const std::shared_ptr<Database> current = database();
-  return RocksImport::Begin(current, current->options(), specs);
+  return BeginStoreImport(current, current->options(), specs);
 }
 
 absl::Status RocksStore::Drop(const std::string& name) {
@@ -290,7 +291,7 @@ absl::StatusOr<std::unique_ptr<DurableStore>> OpenRocksStore(const RocksStoreOpt
 
 absl::StatusOr<std::unique_ptr<BulkImport>> StageImport(const RocksStoreOptions& options,
                                                         std::span<const TableSpec> specs) {
-  return RocksImport::Begin(nullptr, options, specs);
+  return BeginStoreImport(nullptr, options, specs);
 }
 
 absl::StatusOr<std::vector<PendingImport>> ListPendingImports(const RocksStoreOptions& options) {

@@ -10,8 +10,6 @@ namespace {
 
 class RocksHarness final : public DurableHarness {
  public:
-  explicit RocksHarness(bool page_files) : page_files_(page_files) {}
-
   absl::StatusOr<std::unique_ptr<DurableStore>> Open() override {
     return OpenRocksStore(Options());
   }
@@ -23,19 +21,14 @@ class RocksHarness final : public DurableHarness {
   std::string store_path() const { return directory_.path() + "/store"; }
 
  private:
-  RocksStoreOptions Options() const {
-    return page_files_ ? PageTestOptions(store_path()) : TestOptions(store_path());
-  }
+  RocksStoreOptions Options() const { return TestOptions(store_path()); }
 
-  const bool page_files_;
   TestDirectory directory_;
 };
 
-std::unique_ptr<DurableHarness> MakeHarness() { return std::make_unique<RocksHarness>(false); }
-std::unique_ptr<DurableHarness> MakePageHarness() { return std::make_unique<RocksHarness>(true); }
+std::unique_ptr<DurableHarness> MakeHarness() { return std::make_unique<RocksHarness>(); }
 
 INSTANTIATE_TEST_SUITE_P(Rocks, DurableContractTest, testing::Values(&MakeHarness));
-INSTANTIATE_TEST_SUITE_P(Pages, DurableContractTest, testing::Values(&MakePageHarness));
 
 }  // namespace
 }  // namespace hps

@@ -17,15 +17,12 @@ void FinishRow(Incarnation incarnation, Key key, Version version, size_t row_byt
 }
 
 RowState CheckRow(Incarnation incarnation, Key key, std::string_view value, size_t row_bytes) {
-  const bool marked_lost = value.size() == kRowTailBytes;
   const bool deleted = value.size() == kDeletionBytes;
-  if (!marked_lost && !deleted && value.size() != row_bytes + kRowTailBytes)
-    return RowState::kDamaged;
+  if (!deleted && value.size() != row_bytes + kRowTailBytes) return RowState::kDamaged;
   const std::string_view covered = value.substr(0, value.size() - sizeof(uint64_t));
   const uint64_t stored = LoadLittleEndian<uint64_t>(value.data() + covered.size());
   if (stored != RowChecksum(incarnation, key, covered)) return RowState::kDamaged;
-  if (deleted) return RowState::kDeleted;
-  return marked_lost ? RowState::kMarkedLost : RowState::kIntact;
+  return deleted ? RowState::kDeleted : RowState::kIntact;
 }
 
 }  // namespace hps

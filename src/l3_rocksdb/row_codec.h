@@ -1,12 +1,11 @@
 // The row format in RocksDB (docs/store_format.md, "Row"):
 //
-//   row        row_bytes   the elements, little-endian; empty for a lost row
+//   row        row_bytes   the elements, little-endian
 //   version    8           little-endian
 //   checksum   8           little-endian; RowChecksum of the fields above
 //
-// A row has at least two bytes. So a value of exactly kRowTailBytes marks a lost row: the key
-// exists, its row is unknown. One of kDeletionBytes, with a zero for the row, says that the row
-// that a page file has for the key was deleted.
+// A row has at least two bytes. So a value of kDeletionBytes, with a zero for the row, says that
+// the row that a page file has for the key was deleted.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +23,6 @@ inline constexpr size_t kDeletionBytes = 1 + kRowTailBytes;
 
 enum class RowState {
   kIntact,
-  kMarkedLost,  // by a repair
   kDeleted,
   kDamaged,  // wrong size, or a checksum of other bytes, another key or incarnation
 };

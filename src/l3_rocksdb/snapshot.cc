@@ -112,7 +112,7 @@ absl::Status RemoveUnfinishedSnapshots(rocksdb::Env* env, const std::string& sto
   std::vector<std::string> names;
   const std::string parent = SnapshotsOf(store);
   const rocksdb::Status listed = env->GetChildren(parent, &names);
-  if (listed.IsNotFound() || listed.IsPathNotFound()) return absl::OkStatus();
+  if (IsGone(listed)) return absl::OkStatus();
   HPS_RETURN_IF_ERROR(FromRocksStatus(listed, absl::StrCat("listing '", parent, "'")));
   for (const std::string& name : names) {
     if (name.starts_with('.') && name.ends_with(kUnfinished))

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "l3_rocksdb/salvage/verify.h"
 #include "l3_rocksdb/test_store.h"
+#include "l3_rocksdb/verify/verify.h"
 #include "testing/await.h"
 
 namespace hps {

@@ -9,13 +9,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
-#include "base/logging.h"
 #include "base/macros.h"
 #include "base/out_of_memory.h"
 #include "l3_rocksdb/files/store_env.h"
 #include "l3_rocksdb/row_codec.h"
-#include "l3_rocksdb/salvage/damage_log.h"
 #include "l3_rocksdb/status.h"
+#include "l3_rocksdb/verify/damage_log.h"
 
 namespace hps {
 namespace {
@@ -61,13 +60,9 @@ class Fetcher {
  private:
   // The position of the i-th key of a task in ascending order. Without an order it is first_ + i.
   size_t PositionOf(size_t i) const { return sorted_ ? first_ + i : first_ + scratch_.order[i]; }
-  // Likewise of the keys for which RocksDB is asked.
-  size_t AskedPosition(size_t i) const {
-    return family_.pages == nullptr ? PositionOf(i) : scratch_.asked[i];
-  }
+  void SortTask(size_t key_count);
   absl::Status FetchTask(size_t key_count);
-  absl::Status FetchLayered(size_t key_count);
-  absl::Status FetchPieces(size_t key_count);
+  absl::Status FetchChanged(size_t key_count);
   absl::Status FetchUnchanged();
   std::span<const uint32_t> UnchangedPositions();
   absl::Status FetchPiece(size_t begin, size_t key_count);
@@ -110,20 +105,18 @@ absl::StatusOr<FetchCounts> Fetcher::Run() {
   return counts_;
 }
 
-absl::Status Fetcher::FetchTask(size_t key_count) {
-  if (!sorted_) {
-    const auto order = std::span(scratch_.order).first(key_count);
-    std::iota(order.begin(), order.end(), 0);
-    const Key* keys = batch_.keys.data() + first_;
-    std::sort(order.begin(), order.end(),
-              [keys](uint32_t a, uint32_t b) { return keys[a] < keys[b]; });
-  }
-  return family_.pages == nullptr ? FetchPieces(key_count) : FetchLayered(key_count);
+void Fetcher::SortTask(size_t key_count) {
+  const auto order = std::span(scratch_.order).first(key_count);
+  std::iota(order.begin(), order.end(), 0);
+  const Key* keys = batch_.keys.data() + first_;
+  std::sort(order.begin(), order.end(),
+            [keys](uint32_t a, uint32_t b) { return keys[a] < keys[b]; });
 }
 
-// Of a table in page files: asks RocksDB for the keys that may have changed, and then the page
-// files for the others, and for those that RocksDB has nothing for.
-absl::Status Fetcher::FetchLayered(size_t key_count) {
+// Asks RocksDB for the keys that may have changed, and then the page files for the others, and for
+// those that RocksDB has nothing for.
+absl::Status Fetcher::FetchTask(size_t key_count) {
+  if (!sorted_) SortTask(key_count);
   size_t asked_count = 0;
   unchanged_count_ = 0;
   not_found_count_ = 0;
@@ -142,7 +135,7 @@ absl::Status Fetcher::FetchLayered(size_t key_count) {
       }
     }
   }
-  if (const absl::Status fetched = FetchPieces(asked_count); !fetched.ok()) {
+  if (const absl::Status fetched = FetchChanged(asked_count); !fetched.ok()) {
     for (const uint32_t position : UnchangedPositions())
       batch_.outcomes[position] = FetchOutcome::kMiss;
     return fetched;
@@ -179,12 +172,12 @@ absl::Status Fetcher::FetchUnchanged() {
   return absl::OkStatus();
 }
 
-absl::Status Fetcher::FetchPieces(size_t key_count) {
+absl::Status Fetcher::FetchChanged(size_t key_count) {
   for (size_t begin = 0; begin < key_count; begin += kFetchPieceKeysMax) {
     const absl::Status fetched = FetchPiece(begin, std::min(kFetchPieceKeysMax, key_count - begin));
     if (!fetched.ok()) {
       for (size_t i = begin; i < key_count; ++i)
-        batch_.outcomes[AskedPosition(i)] = FetchOutcome::kMiss;
+        batch_.outcomes[scratch_.asked[i]] = FetchOutcome::kMiss;
       return fetched;
     }
   }
@@ -206,14 +199,14 @@ absl::Status Fetcher::FetchPiece(size_t begin, size_t key_count) {
         absl::StrCat("table '", family_.table.spec.name, "': fetch: deadline exceeded"));
   for (size_t i = 0; i < key_count; ++i) {
     char* key = scratch_.key_bytes.data() + i * kKeyBytes;
-    EncodeKey(batch_.keys[AskedPosition(begin + i)], key);
+    EncodeKey(batch_.keys[scratch_.asked[begin + i]], key);
     scratch_.keys[i] = rocksdb::Slice(key, kKeyBytes);
   }
   database_.db().MultiGet(read_options_, family_.handle, key_count, scratch_.keys.data(),
                           scratch_.values.data(), scratch_.statuses.data(), true);
   for (size_t i = 0; i < key_count; ++i) {
     if (i + kValuesAhead < key_count) PrefetchValue(scratch_.values[i + kValuesAhead]);
-    TakeValue(AskedPosition(begin + i), scratch_.statuses[i], scratch_.values[i]);
+    TakeValue(scratch_.asked[begin + i], scratch_.statuses[i], scratch_.values[i]);
     scratch_.values[i].Reset();
   }
   return absl::OkStatus();
@@ -235,17 +228,14 @@ void Fetcher::TakeValue(size_t position, const rocksdb::Status& status,
   if (!own.ok() && !own.IsNotFound() && !own.IsTimedOut()) own = GetAlone(key, value);
   if (own.ok()) return TakeRow(position, {value.data(), value.size()});
   FetchOutcome& outcome = batch_.outcomes[position];
-  if (own.IsNotFound() && family_.pages != nullptr) {
+  if (own.IsNotFound()) {
     scratch_.asked[not_found_count_++] = static_cast<uint32_t>(position);
     return;
   }
-  if (own.IsNotFound() && !InLostRange(family_, key)) {
-    outcome = FetchOutcome::kAbsent;
-    ++counts_.absent;
-  } else if (own.IsNotFound() || own.IsCorruption()) {
+  if (own.IsCorruption()) {
     outcome = FetchOutcome::kLost;
     ++counts_.lost;
-    if (!own.IsNotFound()) ReportDamage(family_.table.spec.name, own.ToString());
+    ReportDamage(family_.table.spec.name, own.ToString());
   } else {
     outcome = FetchOutcome::kMiss;
     ++counts_.misses;
@@ -267,8 +257,7 @@ void Fetcher::TakeRow(size_t position, std::string_view value) {
     return;
   }
   if (state != RowState::kIntact) {
-    if (state == RowState::kDamaged)
-      ReportDamage(family_.table.spec.name, absl::StrCat("the row of key ", key, " is damaged"));
+    ReportDamage(family_.table.spec.name, absl::StrCat("the row of key ", key, " is damaged"));
     batch_.outcomes[position] = FetchOutcome::kLost;
     ++counts_.lost;
     return;
@@ -281,23 +270,14 @@ void Fetcher::TakeRow(size_t position, std::string_view value) {
 
 }  // namespace
 
-bool InLostRange(const Family& family, Key key) {
-  for (const LostRange& range : family.lost_ranges) {
-    if (key >= range.first && key <= range.last) return true;
-  }
-  return false;
-}
-
 absl::StatusOr<FetchCounts> FetchRows(const Database::Pin& pin, const FetchBatch& batch,
                                       Deadline deadline) {
   const Family& family = pin.family();
-  // A merge removes the records of deletions, a repair loses some, and a table without page files
-  // has none.
-  const bool keeps_deletions =
-      family.pages != nullptr && family.table.first_file == 0 && family.lost_ranges.empty();
+  // A merge removes the records of deletions.
+  const bool keeps_deletions = family.table.first_file == 0;
   std::fill(batch.deletions.begin(), batch.deletions.end(),
             keeps_deletions ? Version{0} : kDeletionUnknown);
-  if (family.pages != nullptr && family.changed_keys.empty()) {
+  if (family.changed_keys.empty()) {
     absl::StatusOr<FetchCounts> found = family.pages->table->Fetch(batch, deadline);
     if (found.ok()) ReportLostPages(family, *found);
     return found;

@@ -23,8 +23,8 @@ struct FetchScratch {
   std::array<rocksdb::PinnableSlice, kFetchPieceKeysMax> values;
   std::array<rocksdb::Status, kFetchPieceKeysMax> statuses;
   std::array<uint32_t, kFetchTaskKeysMax> order;  // positions by ascending key
-  // Of a table in page files: positions in the batch, by ascending key, for which RocksDB is asked,
-  // and for which it need not be.
+  // Positions in the batch, by ascending key, for which RocksDB is asked, and for which it need not
+  // be.
   std::array<uint32_t, kFetchTaskKeysMax> asked;
   std::array<uint32_t, kFetchTaskKeysMax> unchanged;
 };

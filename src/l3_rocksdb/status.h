@@ -29,6 +29,11 @@ absl::Status FromRocksStatus(const rocksdb::Status& status, std::string_view wha
 // answers, or once the process has a descriptor or memory again.
 bool IsDamage(const rocksdb::Status& status);
 
+// True if the file or folder does not exist.
+inline bool IsGone(const rocksdb::Status& status) {
+  return status.IsNotFound() || status.IsPathNotFound();
+}
+
 // True if the disk or the owner's quota is full.
 bool IsNoSpace(const rocksdb::Status& status);
 

@@ -17,11 +17,11 @@
 #include "base/public_message.h"
 #include "l3_rocksdb/catalog.h"
 #include "l3_rocksdb/files/owner_lock.h"
-#include "l3_rocksdb/import/import_commit.h"
-#include "l3_rocksdb/salvage/verify.h"
+#include "l3_rocksdb/import_commit.h"
 #include "l3_rocksdb/status.h"
 #include "l3_rocksdb/test_disk.h"
 #include "l3_rocksdb/test_store.h"
+#include "l3_rocksdb/verify/verify.h"
 #include "testing/await.h"
 #include "testing/faults/fault_points.h"
 #include "testing/unprivileged.h"
@@ -100,7 +100,7 @@ class StoreErrorsTest : public testing::Test {
   size_t StagedFileCount() const {
     size_t count = 0;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(path() + "/staging"))
-      count += entry.path().extension() == ".sst" ? 1 : 0;
+      count += entry.path().extension() == ".rows" ? 1 : 0;
     return count;
   }
 
@@ -154,27 +154,6 @@ TEST_F(StoreErrorsTest, ATemporaryFileOfAKilledWriterIsRemovedByTheNextOne) {
   EXPECT_TRUE(std::filesystem::exists(left)) << "a reader changes nothing";
   ASSERT_TRUE(OpenRocksStore(Options(OpenMode::kReadWrite)).ok());
   EXPECT_FALSE(std::filesystem::exists(left));
-}
-
-TEST_F(StoreErrorsTest, ANewerFormatIsRefusedWithBothVersions) {
-  ASSERT_TRUE(OpenRocksStore(Options()).ok());
-  {
-    rocksdb::DB* raw = nullptr;
-    std::vector<rocksdb::ColumnFamilyHandle*> handles;
-    ASSERT_TRUE(rocksdb::DB::Open(rocksdb::DBOptions(), path(), {{"default", {}}, {"keys", {}}},
-                                  &handles, &raw)
-                    .ok());
-    const std::unique_ptr<rocksdb::DB> owned(raw);
-    rocksdb::WriteBatch batch;
-    PutFormat(batch, kStoreFormatVersion + 1);
-    ASSERT_TRUE(raw->Write({}, &batch).ok());
-    for (auto* handle : handles) raw->DestroyColumnFamilyHandle(handle);
-  }
-  for (const OpenMode mode : {OpenMode::kCreate, OpenMode::kReadWrite, OpenMode::kReadOnly}) {
-    const absl::Status status = OpenRocksStore(Options(mode)).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_NE(std::string(status.message()).find("newer hps"), std::string::npos) << status;
-  }
 }
 
 TEST_F(StoreErrorsTest, AFullDiskRefusesWritesAndImportsUntilThereIsSpace) {
@@ -537,7 +516,7 @@ TEST_F(StoreErrorsTest, HashesOfAWriteThatFailedStay) {
 TEST_F(StoreErrorsTest, StagingOfAnEndedCommandIsRemovedByTheNextWriter) {
   ASSERT_TRUE(OpenRocksStore(Options()).ok());
   std::filesystem::create_directories(path() + "/staging/0123456789abcdef");
-  std::ofstream(path() + "/staging/0123456789abcdef/t0-p0-0.sst") << "half a file";
+  std::ofstream(path() + "/staging/0123456789abcdef/t0-p0.rows") << "half a file";
   ASSERT_TRUE(OpenRocksStore(Options(OpenMode::kReadWrite)).ok());
   EXPECT_EQ(StagedCount(), 0u);
 }

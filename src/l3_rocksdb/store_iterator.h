@@ -6,9 +6,7 @@
 // of a file to handle range deletions. An iterator with ignore_range_deletions reports the error.
 // Compactions and flushes are not affected.
 //
-// Ignoring range deletions shows no deleted data. Rows and catalog are never deleted by range. Key
-// lists are, but only whole ones, of incarnations that no longer exist (key_list.h), and readers
-// ask only for the list of an existing incarnation.
+// Ignoring range deletions shows no deleted data: nothing in a store is deleted by range.
 #pragma once
 
 #include <rocksdb/db.h>

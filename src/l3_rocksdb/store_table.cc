@@ -92,7 +92,7 @@ absl::Status RocksTable::WriteTo(const Database::Pin& pin, const DurableWrite& w
     to.changed_keys.Add(write.upserts.keys);
     to.changed_keys.Add(write.deletes);
   };
-  if (family.pages != nullptr) add_keys(family);  // before the rows are visible
+  add_keys(family);  // before the rows are visible
   if (successor != nullptr) {
     add_keys(*successor);
     if (rows_change) successor->changed = true;  // also if the write fails: it may be visible
@@ -103,7 +103,7 @@ absl::Status RocksTable::WriteTo(const Database::Pin& pin, const DurableWrite& w
                                              spec_.name, incarnation(), write, batch)
                                        : pin.database().Write(batch, false));
   if (rows_change) family.changed = true;
-  if (family.pages != nullptr) pin.database().NoteChanges(family);
+  pin.database().NoteChanges(family);
   HPS_FAULT_POINT("l3.write.after_commit");
   return absl::OkStatus();
 }
@@ -122,14 +122,8 @@ void RocksTable::PutRows(const Family& family, const DurableWrite& write,
     batch.Put(family.handle, key_slice, value);
   }
   for (size_t i = 0; i < write.deletes.size(); ++i) {
-    const Key key = write.deletes[i];
-    EncodeKey(key, key_bytes.data());
-    if (!family.table.in_page_files) {
-      batch.Delete(family.handle, key_slice);
-    } else {
-      PutDeletion(family.handle, key, write.delete_versions.empty() ? 0 : write.delete_versions[i],
-                  batch);
-    }
+    PutDeletion(family.handle, write.deletes[i],
+                write.delete_versions.empty() ? 0 : write.delete_versions[i], batch);
   }
 }
 
@@ -187,9 +181,8 @@ TableInfo InfoOf(Database& database, const Family& family) {
     uint64_t estimate = 0;
     if (database.db().GetIntProperty(family.handle, rocksdb::DB::Properties::kEstimateNumKeys,
                                      &estimate)) {
-      // Of the changes of a table in page files it is unknown how many add a row.
-      info.row_count =
-          family.pages == nullptr ? estimate : std::max(family.table.row_count, estimate);
+      // It is unknown how many of the changes add a row.
+      info.row_count = std::max(family.table.row_count, estimate);
     }
   }
   uint64_t file_bytes = 0;
@@ -201,7 +194,7 @@ TableInfo InfoOf(Database& database, const Family& family) {
                                  &memory_bytes);
   }
   info.bytes = file_bytes + memory_bytes;
-  if (family.pages != nullptr) info.bytes += family.pages->table->file_bytes();
+  info.bytes += family.pages->table->file_bytes();
   const absl::StatusOr<IncarnationRecords> records =
       ReadIncarnation(database.db(), info.incarnation);
   if (!records.ok()) {

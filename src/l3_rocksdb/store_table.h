@@ -1,4 +1,5 @@
-// One incarnation of one table in RocksDB. The contract is in tier/durable_tier.h.
+// One incarnation of one table: its page files, and its changes in RocksDB. The contract is in
+// tier/durable_tier.h.
 #pragma once
 
 #include <atomic>

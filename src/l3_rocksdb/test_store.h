@@ -28,13 +28,6 @@ inline RocksStoreOptions TestOptions(const std::string& path) {
   return options;
 }
 
-// As TestOptions, with imports into page files.
-inline RocksStoreOptions PageTestOptions(const std::string& path) {
-  RocksStoreOptions options = TestOptions(path);
-  options.imports_page_files = true;
-  return options;
-}
-
 // The paths of the page files of the store at `path`.
 inline std::vector<std::string> PageFilesOf(const std::string& path) {
   std::vector<std::string> paths;

@@ -98,16 +98,6 @@ TEST_F(ModelNetworkTest, TablesAloneMustFitIt) {
   ASSERT_NO_FATAL_FAILURE(Import(Files("m/user", 20, 2, 3)));
 }
 
-// Catches: a command that reads the network's bytes again for each table of the model.
-TEST_F(ModelNetworkTest, TheFormatIsKnownAfterOneRead) {
-  ASSERT_NO_FATAL_FAILURE(Import(Model(LogisticModel())));
-  const auto store = Store::Open(config_, OpenMode::kReadOnly);
-  ASSERT_TRUE(store.ok()) << store.status();
-  FaultPoints::Record();
-  EXPECT_EQ((*store)->format_version(), 3U);
-  EXPECT_EQ(FaultPoints::Arrivals().at("l3.network.before_read"), 1U);
-}
-
 // Catches: a model that is not served, without a word on the file that is to blame.
 TEST_F(ModelNetworkTest, AFileInItsPlaceThatIsWrongIsNamed) {
   ASSERT_NO_FATAL_FAILURE(Import(Model(LogisticModel())));

@@ -164,7 +164,6 @@ TEST_F(ParkedTest, AfterAMergeKeysWithoutARowAreLeftOut) {
   options.merge_keys_min = 1;
   options.mode = OpenMode::kReadWrite;
   options.role = OwnerRole::kServer;
-  options.imports_page_files = true;
   {
     const auto store = OpenRocksStore(options);
     ASSERT_TRUE(store.ok()) << store.status();

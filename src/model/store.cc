@@ -442,15 +442,7 @@ absl::StatusOr<std::unique_ptr<Store>> OpenStore(const Config& config, OpenMode 
   return OpenedStore::Open(config, mode, devices);
 }
 
-uint32_t Store::format_version() {
-  std::set<std::string> names;
-  if (const auto tables = Tables(); tables.ok())
-    for (const TableInfo& table : *tables) names.insert(ModelOf(table.spec.name));
-  return DurableFormatVersion(std::any_of(names.begin(), names.end(), [&](const auto& model) {
-    const auto network = models().ImportedNetwork(model);
-    return !network.ok() || network->has_value();
-  }));
-}
+uint32_t Store::format_version() { return DurableFormatVersion(); }
 
 absl::StatusOr<bool> ServerHasStore(const Config& config) {
   return ServerHasDurableStore(config.store);

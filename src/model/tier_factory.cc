@@ -12,9 +12,9 @@
 #include "l2_layered/layered_tier.h"
 #include "l2_memory/memory_tier.h"
 #include "l3_rocksdb/files/owner_lock.h"
-#include "l3_rocksdb/import/hugectr_store.h"
+#include "l3_rocksdb/hugectr_store.h"
 #include "l3_rocksdb/rocks_store.h"
-#include "l3_rocksdb/salvage/verify.h"
+#include "l3_rocksdb/verify/verify.h"
 #include "tier/redis_tier.h"
 
 namespace hps {
@@ -27,8 +27,7 @@ RocksStoreOptions OptionsOf(const StoreConfig& config, OpenMode mode, StoreRole 
   return {.config = config,
           .mode = mode,
           .role = role == StoreRole::kServer ? OwnerRole::kServer : OwnerRole::kCommand,
-          .lock_timeout = kCommandLockTimeout,
-          .imports_page_files = true};
+          .lock_timeout = kCommandLockTimeout};
 }
 
 // The part of level 2 in this process's memory.
@@ -125,9 +124,7 @@ absl::StatusOr<VerifyReport> VerifyDurableStore(const StoreConfig& config, bool 
                           progress);
 }
 
-uint32_t DurableFormatVersion(bool has_networks) {
-  return has_networks ? kNetworkFormatVersion : kFirstFormatVersion;
-}
+uint32_t DurableFormatVersion() { return kStoreFormatVersion; }
 
 absl::Status CheckRedisSecrets(const Config& config) {
   const RedisConfig& redis = config.l2.redis;

@@ -51,8 +51,8 @@ absl::StatusOr<std::vector<PendingImport>> PendingDurableImports(const StoreConf
 absl::StatusOr<VerifyReport> VerifyDurableStore(const StoreConfig& config, bool repair,
                                                 const ProgressFunction& progress);
 
-// Version of the file format of a store that this build has written.
-uint32_t DurableFormatVersion(bool has_networks);
+// Version of the file format of the stores that this build opens.
+uint32_t DurableFormatVersion();
 
 // Level 2.
 struct L2Tier {

@@ -139,11 +139,11 @@ class BulkImport {
   // RESOURCE_EXHAUSTED, UNAVAILABLE.
   virtual absl::Status SetNetwork(const std::string& model, const ModelNetwork& network) = 0;
 
-  // Makes everything durable, then switches. If a server has the store open, leaves the import
-  // staged and marked ready for it (`staged`). Errors: RESOURCE_EXHAUSTED, UNAVAILABLE (another
-  // command holds the store for too long), FAILED_PRECONDITION (a table of that name now has
-  // another shape). Nothing has changed then, except that a disk failure during the switch leaves
-  // all tables old or all new.
+  // Makes everything durable, then switches. Called once. If a server has the store open, leaves
+  // the import staged and marked ready for it (`staged`). Errors: RESOURCE_EXHAUSTED, UNAVAILABLE
+  // (another command holds the store for too long), FAILED_PRECONDITION (a table of that name now
+  // has another shape). Nothing has changed then, except that a disk failure during the switch
+  // leaves all tables old or all new.
   struct Result {
     bool staged = false;
     std::vector<TableInfo> tables;

@@ -19,7 +19,7 @@ enum class FetchOutcome : uint8_t {
   kMiss = 0,  // the tier can't tell
   kHit,       // the row was written
   kAbsent,    // the durable tier has no such key (said by it, or remembered by a lossy tier)
-  kLost,      // the row exists but can't be read: damaged, or marked lost by a repair
+  kLost,      // the row exists but can't be read, because it is damaged
 };
 
 // FetchBatch::deletions of a key that may have been deleted at any time.

@@ -14,7 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/logging.h"
-#include "l3_rocksdb/salvage/verify.h"
+#include "l3_rocksdb/verify/verify.h"
 #include "testing/trials.h"
 #include "tests/faults/store_run.h"
 #include "tests/faults/temporary_directory.h"
@@ -124,27 +124,20 @@ void FetchAll(DurableStore& store, size_t number, const PlannedState& state, See
   }
 }
 
-// With rows in page files, and without.
-class DamageTest : public testing::TestWithParam<bool> {
+class DamageTest : public testing::Test {
  protected:
   DamageTest() { SetLogLevel(LogLevel::kOff); }
   ~DamageTest() override { SetLogLevel(LogLevel::kWarning); }
 
   // A store with imported rows, rows that were flushed, and rows that are in the log.
   void MakeStore() {
-    StoreRun run(kPlan, Options(whole_));
+    StoreRun run(kPlan, TestStoreOptions(whole_));
     ASSERT_TRUE(run.Open().ok());
     ASSERT_TRUE(run.DoEvents(kEvents / 2).ok());
     ASSERT_TRUE(run.Open().ok());  // recovery flushes the log
     ASSERT_TRUE(run.DoEvents(kEvents - kEvents / 2).ok());
     run.Close();
     state_.AdvanceTo(kEvents);
-  }
-
-  static RocksStoreOptions Options(const std::string& path) {
-    RocksStoreOptions options = TestStoreOptions(path);
-    options.imports_page_files = GetParam();
-    return options;
   }
 
   void CopyStore() {
@@ -208,12 +201,8 @@ class DamageTest : public testing::TestWithParam<bool> {
   PlannedState state_{kPlan};
 };
 
-INSTANTIATE_TEST_SUITE_P(All, DamageTest, testing::Bool(), [](const auto& test) {
-  return std::string(test.param ? "PageFiles" : "TableFiles");
-});
-
 // Every kind of damage in every kind of file.
-TEST_P(DamageTest, IsFoundAndNeverServed) {
+TEST_F(DamageTest, IsFoundAndNeverServed) {
   MakeStore();
   std::mt19937_64 random(Seed());
   std::map<std::string, uint64_t> trials;
@@ -245,12 +234,12 @@ TEST_P(DamageTest, IsFoundAndNeverServed) {
     std::printf("%s: %llu damaged, %llu met by reading\n", type.c_str(),
                 static_cast<unsigned long long>(count), static_cast<unsigned long long>(met[type]));
   }
-  for (const char* type : {"sst", "log", "MANIFEST", "CURRENT"}) EXPECT_GT(trials[type], 0u);
-  EXPECT_EQ(trials["pages"] > 0, GetParam());
+  for (const char* type : {"pages", "sst", "log", "MANIFEST", "CURRENT"})
+    EXPECT_GT(trials[type], 0u);
 }
 
 // A hundred bits of a store, each at a place drawn from all bytes of all files that mean something.
-TEST_P(DamageTest, VerifyFindsEveryFlipThatALookupMeets) {
+TEST_F(DamageTest, VerifyFindsEveryFlipThatALookupMeets) {
   MakeStore();
   std::mt19937_64 random(Seed() + 1);
   std::vector<std::pair<fs::path, uint64_t>> files;
@@ -288,17 +277,17 @@ TEST_P(DamageTest, VerifyFindsEveryFlipThatALookupMeets) {
 }
 
 // An import that waits for the server and rots meanwhile: taken whole and right, or not at all.
-TEST_P(DamageTest, ARottenStagedImportIsRefusedOrLost) {
+TEST_F(DamageTest, ARottenStagedImportIsRefusedOrLost) {
   constexpr EventPlan kStagedPlan = {.seed = 14, .import_every = 5};
   StoreRun run(kStagedPlan, [&] {
-    RocksStoreOptions options = Options(whole_);
+    RocksStoreOptions options = TestStoreOptions(whole_);
     options.role = OwnerRole::kServer;
     return options;
   }());
   ASSERT_TRUE(run.Open().ok());
   ASSERT_TRUE(run.DoEvents(4).ok());
   {
-    const auto import = StageImport(Options(whole_), PlannedSpecs());
+    const auto import = StageImport(TestStoreOptions(whole_), PlannedSpecs());
     ASSERT_TRUE(import.ok()) << import.status();
     const auto committed = FillAndCommit(**import, kStagedPlan, 5);
     ASSERT_TRUE(committed.ok() && committed->staged) << committed.status();
@@ -341,7 +330,7 @@ TEST_P(DamageTest, ARottenStagedImportIsRefusedOrLost) {
 }
 
 // The judge itself: a store with one wrong row, correctly checksummed, is called wrong.
-TEST_P(DamageTest, TheJudgeFindsAPlantedRow) {
+TEST_F(DamageTest, TheJudgeFindsAPlantedRow) {
   MakeStore();
   CopyStore();
   {

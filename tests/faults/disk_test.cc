@@ -11,7 +11,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
-#include "l3_rocksdb/salvage/verify.h"
+#include "l3_rocksdb/verify/verify.h"
 #include "testing/await.h"
 #include "testing/trials.h"
 #include "tests/faults/failing_disk.h"
@@ -28,13 +28,10 @@ testing::AssertionResult Retry(const Attempt& attempt) {
   return AwaitCondition([&] { return (status = attempt()).ok(); }) << status;
 }
 
+// What fails of page files themselves: page_file_fault_test.
 class DiskTest : public FailingDiskTest {
  protected:
-  RocksStoreOptions Options() const {
-    RocksStoreOptions options = FailingDiskTest::Options(SyncMode::kNever);
-    options.imports_page_files = imports_page_files_;
-    return options;
-  }
+  RocksStoreOptions Options() const { return FailingDiskTest::Options(SyncMode::kNever); }
   // Until the disk has failed more often: what the events gave RocksDB's threads to do may still
   // wait for one.
   testing::AssertionResult AwaitFailure(uint64_t failures_before) const {
@@ -49,20 +46,7 @@ class DiskTest : public FailingDiskTest {
     ASSERT_TRUE(report.ok()) << report.status();
     EXPECT_EQ(report->damage_count, 0u) << report->damage.front().what;
   }
-
-  bool imports_page_files_ = false;
 };
-
-// As DiskTest, with rows in page files and without. What fails of page files themselves:
-// page_file_fault_test.
-class RowFilesDiskTest : public DiskTest, public testing::WithParamInterface<bool> {
- protected:
-  RowFilesDiskTest() { imports_page_files_ = GetParam(); }
-};
-
-INSTANTIATE_TEST_SUITE_P(All, RowFilesDiskTest, testing::Bool(), [](const auto& test) {
-  return std::string(test.param ? "PageFiles" : "TableFiles");
-});
 
 // Runs the flow with `free_bytes` left on the disk; true when it met the full disk.
 bool RunOnAFullDisk(StoreRun& run, FaultFileSystem& disk, uint64_t events) {
@@ -86,7 +70,7 @@ bool RunOnAFullDisk(StoreRun& run, FaultFileSystem& disk, uint64_t events) {
 // Row 10 of the matrix: at open, log write, flush, compaction and import, wherever the budget ends.
 // Half a MiB stays free for the flushes of a quarter: the guard refuses in time what would fill the
 // disk.
-TEST_P(RowFilesDiskTest, AFullDiskIsAStatusAndAllGoesOnWhenThereIsSpace) {
+TEST_F(DiskTest, AFullDiskIsAStatusAndAllGoesOnWhenThereIsSpace) {
   constexpr uint64_t kEvents = 45;
   uint64_t full = 0;
   uint64_t trials = 0;
@@ -118,7 +102,8 @@ TEST_P(RowFilesDiskTest, AFullDiskIsAStatusAndAllGoesOnWhenThereIsSpace) {
   EXPECT_LT(full, trials) << "the flow never fitted";
 }
 
-// Where a disk is full: what is written there, by whom, and how many events meet it for certain.
+// Where a disk is full (page files: page_file_fault_test): what is written there, by whom, and how
+// many events meet it for certain.
 struct FullPlace {
   const char* name;
   const char* path;
@@ -129,7 +114,6 @@ struct FullPlace {
 constexpr FullPlace kFullPlaces[] = {{"log", ".log", "", 2, 10},
                                      {"flush", ".sst", "rocksdb:high", 2, 60},
                                      {"compaction", ".sst", "rocksdb:low", 2, 150},
-                                     {"import", "/staging/", "", 19, 1},
                                      {"manifest", "MANIFEST", "", 19, 2}};
 
 // Row 10 again: each place fills up at some byte of it, and stays full for a while.
@@ -209,12 +193,11 @@ class SmallDisk {
   std::string why_not_;
 };
 
-TEST_P(RowFilesDiskTest, AFullRealDiskIsAStatusToo) {
+TEST_F(DiskTest, AFullRealDiskIsAStatusToo) {
   const std::string at = directory_.path("small");
   SmallDisk small(at);
   if (!small.mounted()) GTEST_SKIP() << "no small tmpfs can be mounted: " << small.why_not();
   RocksStoreOptions options = TestStoreOptions(at + "/store");
-  options.imports_page_files = GetParam();
   options.config.free_bytes_min = 512 << 10;
   StoreRun run(kPlan, options);
   ASSERT_TRUE(run.Open().ok());
@@ -235,12 +218,11 @@ TEST_P(RowFilesDiskTest, AFullRealDiskIsAStatusToo) {
 }
 
 // By the process that has the store, and by a command that opens it first.
-TEST_P(RowFilesDiskTest, ATableIsDroppedFromAFullRealDisk) {
+TEST_F(DiskTest, ATableIsDroppedFromAFullRealDisk) {
   const std::string at = directory_.path("small");
   SmallDisk small(at);
   if (!small.mounted()) GTEST_SKIP() << "no small tmpfs can be mounted: " << small.why_not();
   RocksStoreOptions options = TestStoreOptions(at + "/store");
-  options.imports_page_files = GetParam();
   options.config.free_bytes_min = 512 << 10;
   StoreRun run(kPlan, options);
   ASSERT_TRUE(run.Open().ok());
@@ -286,7 +268,7 @@ uint64_t RunWithFailure(DiskTest&, StoreRun& run, FaultFileSystem& disk, const F
 }
 
 // Row 11: the n-th call fails, once or from then on; n all over the flow.
-TEST_P(RowFilesDiskTest, AnyFileCallMayFail) {
+TEST_F(DiskTest, AnyFileCallMayFail) {
   const uint64_t seed = TestSeed();
   const uint64_t trials = Trials(20);
   std::mt19937_64 random(seed);
@@ -322,31 +304,8 @@ TEST_P(RowFilesDiskTest, AnyFileCallMayFail) {
   }
 }
 
-// RocksDB takes a staged file over without asking whether it could read the file's first and last
-// key: an import whose rows are absent, or an abort.
-TEST_F(DiskTest, AStagedFileThatCantBeReadFailsTheImport) {
-  uint64_t refused = 0;
-  for (uint64_t nth = 0;; ++nth) {
-    SCOPED_TRACE(absl::StrCat("read ", nth));
-    Clean();
-    StoreRun run(kPlan, Options());
-    ASSERT_TRUE(run.Open().ok());
-    ASSERT_TRUE(run.DoEvents(19).ok());
-    disk_->Fail({.nth = nth, .sticky = true, .calls = kFileRead, .path_contains = "/staging/"});
-    refused += run.DoEvents(1).ok() ? 0 : 1;
-    const bool reached = disk_->matching_calls() > nth;
-    disk_->Heal();
-    ASSERT_TRUE(run.Check().ok());
-    ASSERT_TRUE(run.Open().ok());
-    const absl::Status checked = run.Check();
-    ASSERT_TRUE(checked.ok()) << checked;
-    if (!reached) break;
-  }
-  EXPECT_GE(refused, 4u);
-}
-
 // What was synced survives a power cut; what was not may be lost, but from the end only.
-TEST_P(RowFilesDiskTest, APowerCutTakesOnlyTheUnsyncedEnd) {
+TEST_F(DiskTest, APowerCutTakesOnlyTheUnsyncedEnd) {
   std::mt19937_64 random(11);
   uint64_t lost = 0;
   for (int trial = 0; trial < 30; ++trial) {

@@ -1,13 +1,13 @@
 // The process that kill_test kills: does planned events to a store and reports each one when it is
 // acknowledged, until it is killed or the last event is done.
 //
-//   kill_child STORE SEED IMPORT_EVERY DROP_EVERY PAGE_FILES FIRST LAST SYNC WAY
+//   kill_child STORE SEED IMPORT_EVERY DROP_EVERY MERGES FIRST LAST SYNC WAY
 //
-// PAGE_FILES is 1 if imports write page files, 2 if the store also merges changes into new ones
-// after each event, else 0. SYNC is always, interval or never. WAY is "plain"; or "staged": the one
-// event is an import, made as a command makes it beside a server; or a defect that the parent must
-// notice: "early" reports events that have not been done yet, "torn" leaves an event half done.
-// HPS_TEST_RECORD names a file that gets the fault points passed, with counts, at a clean end.
+// MERGES is 1 if the store merges changes into new page files after each event, else 0. SYNC is
+// always, interval or never. WAY is "plain"; or "staged": the one event is an import, made as a
+// command makes it beside a server; or a defect that the parent must notice: "early" reports events
+// that have not been done yet, "torn" leaves an event half done. HPS_TEST_RECORD names a file that
+// gets the fault points passed, with counts, at a clean end.
 #include <unistd.h>
 
 #include <cstdio>
@@ -93,7 +93,6 @@ int Run(const Arguments& arguments) {
   if (record != nullptr) FaultPoints::Record();
   const bool fails_by_plan = std::getenv("HPS_FAULT_ARM") != nullptr;
   RocksStoreOptions options = TestStoreOptions(arguments.store);
-  options.imports_page_files = arguments.plan.page_files;
   if (arguments.plan.merges) {
     options.role = OwnerRole::kServer;
     options.merge_keys_min = 1;
@@ -140,8 +139,7 @@ int main(int count, char** values) {
   arguments.plan = {.seed = number(2),
                     .import_every = number(3),
                     .drop_every = number(4),
-                    .page_files = number(5) != 0,
-                    .merges = number(5) == 2};
+                    .merges = number(5) != 0};
   arguments.first = number(6);
   arguments.last = number(7);
   arguments.sync = hps::ParseSync(values[8]);

@@ -24,11 +24,6 @@ std::string WithoutNumber(const std::string& page_file) {
   return page_file.substr(0, page_file.rfind('-'));
 }
 
-std::string PageFilesArgument(const EventPlan& plan) {
-  if (plan.merges) return "2";
-  return plan.page_files ? "1" : "0";
-}
-
 }  // namespace
 
 KillHarness::KillHarness(const EventPlan& plan, std::string sync)
@@ -39,7 +34,7 @@ absl::StatusOr<ChildProcess> KillHarness::Start(uint64_t last,
                                                 const std::string& way) {
   return ChildProcess::Start(ProgramBesideThisOne("kill_child"),
                              {store(), absl::StrCat(plan_.seed), absl::StrCat(plan_.import_every),
-                              absl::StrCat(plan_.drop_every), PageFilesArgument(plan_),
+                              absl::StrCat(plan_.drop_every), plan_.merges ? "1" : "0",
                               absl::StrCat(state_.events() + 1), absl::StrCat(last), sync_, way},
                              environment);
 }

@@ -69,23 +69,9 @@ INSTANTIATE_TEST_SUITE_P(
         KillCase{"WritesSyncedNever", {.seed = 1}, "never", 20, 90'000},
         KillCase{"WritesSyncedByInterval", {.seed = 2}, "interval", 10, 90'000},
         KillCase{"WritesSyncedAlways", {.seed = 3}, "always", 10, 90'000},
-        KillCase{"Imports", {.seed = 4, .import_every = 1}, "never", 15, 200'000},
-        KillCase{"Mixed", {.seed = 5, .import_every = 4, .drop_every = 7}, "never", 15, 200'000},
-        KillCase{"PageImports",
-                 {.seed = 4, .import_every = 1, .page_files = true},
-                 "never",
-                 15,
-                 200'000},
-        KillCase{"PageMixed",
-                 {.seed = 5, .import_every = 4, .drop_every = 7, .page_files = true},
-                 "never",
-                 15,
-                 200'000},
-        KillCase{"Merges",
-                 {.seed = 10, .import_every = 20, .page_files = true, .merges = true},
-                 "never",
-                 5,
-                 200'000}),
+        KillCase{"Imports", {.seed = 4, .import_every = 1}, "never", 30, 200'000},
+        KillCase{"Mixed", {.seed = 5, .import_every = 4, .drop_every = 7}, "never", 30, 200'000},
+        KillCase{"Merges", {.seed = 10, .import_every = 20, .merges = true}, "never", 5, 200'000}),
     [](const auto& test) { return std::string(test.param.name); });
 
 // Catches: processes that a killed test leaves behind.
@@ -138,42 +124,34 @@ std::map<std::string, uint64_t> RecordPoints(const EventPlan& plan, uint64_t eve
   return points;
 }
 
-// The names of the fault points in the source of the store.
+// The names of the fault points in the sources of the store.
 std::set<std::string> PointsInSource() {
   std::set<std::string> points;
   const std::regex pattern("HPS_FAULT_POINT\\(\"(l3\\.[^\"]+)\"\\)");
-  const std::string folder = std::string(HPS_SOURCE_DIRECTORY) + "/src/l3_rocksdb";
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-    std::stringstream text;
-    text << std::ifstream(entry.path()).rdbuf();
-    const std::string source = text.str();
-    for (std::sregex_iterator it(source.begin(), source.end(), pattern), end; it != end; ++it)
-      points.insert((*it)[1]);
+  for (const char* folder : {"/src/l3_rocksdb", "/src/l3_pages"}) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(
+             std::string(HPS_SOURCE_DIRECTORY) + folder)) {
+      std::stringstream text;
+      text << std::ifstream(entry.path()).rdbuf();
+      const std::string source = text.str();
+      for (std::sregex_iterator it(source.begin(), source.end(), pattern), end; it != end; ++it)
+        points.insert((*it)[1]);
+    }
   }
   return points;
 }
 
 constexpr uint64_t kPointEvents = 24;
 constexpr EventPlan kPointPlan = {.seed = 8, .import_every = 6, .drop_every = 9};
-constexpr EventPlan kPagePointPlan = {
-    .seed = 8, .import_every = 6, .drop_every = 9, .page_files = true};
-
-class FaultPointKillTest : public testing::TestWithParam<EventPlan> {};
-
-INSTANTIATE_TEST_SUITE_P(All, FaultPointKillTest, testing::Values(kPointPlan, kPagePointPlan),
-                         [](const auto& test) {
-                           return std::string(test.param.page_files ? "PageFiles" : "TableFiles");
-                         });
 
 // Dies at three of the arrivals at each point, then goes on.
-TEST_P(FaultPointKillTest, EveryStepMayBeTheLast) {
-  const EventPlan& plan = GetParam();
-  const std::map<std::string, uint64_t> points = RecordPoints(plan, kPointEvents);
+TEST(FaultPointKillTest, EveryStepMayBeTheLast) {
+  const std::map<std::string, uint64_t> points = RecordPoints(kPointPlan, kPointEvents);
   ASSERT_FALSE(points.empty());
   uint64_t deaths = 0;
   for (const auto& [name, count] : points) {
     for (const uint64_t skipped : std::set<uint64_t>{0, count / 2, count - 1}) {
-      KillHarness harness(plan, "interval");
+      KillHarness harness(kPointPlan, "interval");
       const std::string arm = absl::StrCat("HPS_FAULT_ARM=", name, "=abort@", skipped);
       const auto ending = harness.RunToEnd(kPointEvents, {arm});
       ASSERT_TRUE(ending.ok()) << arm << ": " << ending.status();
@@ -191,9 +169,9 @@ TEST_P(FaultPointKillTest, EveryStepMayBeTheLast) {
 }
 
 // An error at each point leaves the old state or the new one, and a store that works.
-TEST_P(FaultPointKillTest, EveryStepMayFail) {
-  for (const auto& [name, count] : RecordPoints(GetParam(), kPointEvents)) {
-    KillHarness harness(GetParam(), "interval");
+TEST(FaultPointKillTest, EveryStepMayFail) {
+  for (const auto& [name, count] : RecordPoints(kPointPlan, kPointEvents)) {
+    KillHarness harness(kPointPlan, "interval");
     const std::string arm =
         absl::StrCat("HPS_FAULT_ARM=", name, "=fail:RESOURCE_EXHAUSTED@", count / 2);
     const auto ending = harness.RunToEnd(kPointEvents, {arm});
@@ -207,7 +185,7 @@ TEST_P(FaultPointKillTest, EveryStepMayFail) {
 // Catches: an import that switches to page files before they are durable, and before their names
 // are.
 TEST(PageFileKillTest, NothingSwitchesBeforeItsFilesAreSynced) {
-  constexpr EventPlan kPlan = {.seed = 9, .import_every = 1, .page_files = true};
+  constexpr EventPlan kPlan = {.seed = 9, .import_every = 1};
   for (const char* point :
        {"l3_pages.sync.call", "l3_pages.sync_directory.call", "l3.pages.before_sync"}) {
     KillHarness harness(kPlan, "never");
@@ -223,8 +201,7 @@ TEST(PageFileKillTest, NothingSwitchesBeforeItsFilesAreSynced) {
 
 // Steps of a merge of changes into a new page file, from its beginning to the removal of the old
 // file. The sixth event is an import, the others change rows.
-constexpr EventPlan kMergePlan = {
-    .seed = 11, .import_every = 6, .page_files = true, .merges = true};
+constexpr EventPlan kMergePlan = {.seed = 11, .import_every = 6, .merges = true};
 constexpr std::array<const char*, 11> kMergePoints = {
     "l3.merge.before_family", "l3.merge.after_family",  "l3_pages.create.after",
     "l3_pages.write.call",    "l3_pages.sync.call",     "l3_pages.sync_directory.call",
@@ -253,7 +230,7 @@ TEST(MergeKillTest, EveryStepMayBeTheLast) {
 }
 
 // An import beside a server: the child stages, this process is the server.
-class StagedImportKillTest : public testing::TestWithParam<bool> {
+class StagedImportKillTest : public testing::Test {
  protected:
   StagedImportKillTest() {
     EXPECT_TRUE(harness_.RunToEnd(3, {}).ok());
@@ -278,24 +255,20 @@ class StagedImportKillTest : public testing::TestWithParam<bool> {
     return refreshed->changed;
   }
 
-  const EventPlan plan_ = {.seed = 9, .import_every = 4, .page_files = GetParam()};
+  const EventPlan plan_ = {.seed = 9, .import_every = 4};
   KillHarness harness_{plan_, "never"};
   std::unique_ptr<DurableStore> server_;
   PlannedState state_{plan_};
 };
 
-INSTANTIATE_TEST_SUITE_P(All, StagedImportKillTest, testing::Bool(), [](const auto& test) {
-  return std::string(test.param ? "PageFiles" : "TableFiles");
-});
-
-TEST_P(StagedImportKillTest, AStagedImportIsTakenWhole) {
+TEST_F(StagedImportKillTest, AStagedImportIsTakenWhole) {
   ASSERT_NE(server_, nullptr);
   const auto ending = harness_.RunToEnd(1, {}, "staged");
   ASSERT_TRUE(ending.ok() && ending->exit_code == 0) << ending.status();
   EXPECT_TRUE(RefreshAndCompare());
 }
 
-TEST_P(StagedImportKillTest, ACommandThatDiesBeforeItIsReadyChangesNothing) {
+TEST_F(StagedImportKillTest, ACommandThatDiesBeforeItIsReadyChangesNothing) {
   ASSERT_NE(server_, nullptr);
   for (const char* point :
        {"l3.import.before_finish", "l3.import.after_finish", "l3.stage.before_ready"}) {
@@ -309,7 +282,7 @@ TEST_P(StagedImportKillTest, ACommandThatDiesBeforeItIsReadyChangesNothing) {
 }
 
 // Catches: a replaced import that goes before the newer one is complete, or comes back over it.
-TEST_P(StagedImportKillTest, ACommandThatDiesWhileItReplacesAnImportLeavesItsOwn) {
+TEST_F(StagedImportKillTest, ACommandThatDiesWhileItReplacesAnImportLeavesItsOwn) {
   ASSERT_NE(server_, nullptr);
   const RocksStoreOptions options = TestStoreOptions(harness_.store());
   for (const char* point : {"l3.stage.before_removal", "l3.stage.in_removal"}) {
@@ -332,17 +305,16 @@ TEST_P(StagedImportKillTest, ACommandThatDiesWhileItReplacesAnImportLeavesItsOwn
 
 // Points that no planned event passes; each has its own test.
 const std::set<std::string>& PointsTestedElsewhere() {
-  static const std::set<std::string> points = {
-      "l3.import.after_network", "l3.network.before_read", "l3.stage.before_ready",
-      "l3.stage.before_removal", "l3.stage.in_removal",    "l3.merge.before_family",
-      "l3.merge.after_family",   "l3.merge.after_build",   "l3.merge.before_switch",
-      "l3.merge.in_switch",      "l3.merge.after_switch"};
+  static const std::set<std::string> points = {"l3.import.after_network", "l3.stage.before_ready",
+                                               "l3.stage.before_removal", "l3.stage.in_removal",
+                                               "l3.merge.before_family",  "l3.merge.after_family",
+                                               "l3.merge.after_build",    "l3.merge.before_switch",
+                                               "l3.merge.in_switch",      "l3.merge.after_switch"};
   return points;
 }
 
 TEST(FaultPointsOfTheStoreTest, NoneIsForgotten) {
-  std::map<std::string, uint64_t> reached = RecordPoints(kPointPlan, kPointEvents);
-  reached.merge(RecordPoints(kPagePointPlan, kPointEvents));
+  const std::map<std::string, uint64_t> reached = RecordPoints(kPointPlan, kPointEvents);
   for (const std::string& point : PointsInSource()) {
     EXPECT_TRUE(reached.contains(point) || PointsTestedElsewhere().contains(point))
         << point << " is in the source, but no test dies there";

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "l3_rocksdb/rocks_store.h"
-#include "l3_rocksdb/salvage/verify.h"
+#include "l3_rocksdb/verify/verify.h"
 #include "testing/await.h"
 #include "testing/fakes/stamped_rows.h"
 #include "testing/faults/fault_points.h"
@@ -27,7 +27,6 @@ class MergeFaultTest : public FailingDiskTest {
  protected:
   RocksStoreOptions MergingOptions() const {
     RocksStoreOptions options = Options(SyncMode::kAlways);
-    options.imports_page_files = true;
     options.role = OwnerRole::kServer;
     options.merge_keys_min = 1;
     options.merge_retry = std::chrono::milliseconds(2);

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/logging.h"
 #include "l3_rocksdb/files/page_store.h"
-#include "l3_rocksdb/salvage/verify.h"
+#include "l3_rocksdb/verify/verify.h"
 #include "testing/fakes/stamped_rows.h"
 #include "testing/faults/fault_points.h"
 #include "tests/faults/one_table.h"
@@ -25,7 +25,7 @@ namespace hps {
 namespace {
 
 // Event 5 is an import.
-constexpr EventPlan kPlan = {.seed = 15, .import_every = 5, .page_files = true};
+constexpr EventPlan kPlan = {.seed = 15, .import_every = 5};
 
 class PageFileFaultTest : public testing::Test {
  protected:
@@ -37,11 +37,7 @@ class PageFileFaultTest : public testing::Test {
   }
 
   std::string path() const { return directory_.path("store"); }
-  RocksStoreOptions Options() const {
-    RocksStoreOptions options = TestStoreOptions(path());
-    options.imports_page_files = true;
-    return options;
-  }
+  RocksStoreOptions Options() const { return TestStoreOptions(path()); }
   void Clean() { std::filesystem::remove_all(path()); }
   static void Fail(const std::string& point, const absl::Status& status, uint64_t skipped = 0,
                    uint64_t times = UINT64_MAX) {

@@ -29,8 +29,6 @@ struct EventPlan {
   uint64_t import_every = 0;
   // Every so-manieth event drops the second table, and the next one imports both; 0 = never.
   uint64_t drop_every = 0;
-  // Imports write page files; the store must have been opened with imports_page_files.
-  bool page_files = false;
   // The store merges changes; a writer waits for the merges that each event causes.
   bool merges = false;
 

@@ -1,14 +1,17 @@
-// A repair on a disk that fails: an I/O error is no damage, so it ends the repair and marks
-// nothing.
+// A repair on a disk that fails: an I/O error is no damage, so it ends the repair, and nothing that
+// is intact is removed.
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "l3_rocksdb/salvage/verify.h"
+#include "l3_rocksdb/database.h"
+#include "l3_rocksdb/verify/verify.h"
 #include "testing/fakes/stamped_rows.h"
 #include "tests/faults/failing_disk.h"
 #include "tests/faults/one_table.h"
@@ -22,46 +25,74 @@ class RepairTest : public FailingDiskTest {
  protected:
   RocksStoreOptions Options() const { return FailingDiskTest::Options(SyncMode::kNever); }
 
-  // Imports m/a, writes to it, and damages a block of its rows.
+  // Imports m/a with a network, and n/a with one that is then damaged. Changes all rows of m/a, and
+  // damages a block of the changes.
   void MakeDamagedStore() {
-    const auto store = OpenRocksStore(Options());
-    ASSERT_TRUE(store.ok()) << store.status();
-    const TableSpec spec = OneTable();
-    const auto filled = FillOneTable((*store)->BeginImport({&spec, 1}), kRows);
-    ASSERT_TRUE(filled.ok()) << filled.status();
-    std::string largest;
-    uintmax_t largest_bytes = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(directory_.path("store"))) {
-      if (entry.path().extension() != ".sst" || entry.file_size() <= largest_bytes) continue;
-      largest = entry.path();
-      largest_bytes = entry.file_size();
+    {
+      const auto store = OpenRocksStore(Options());
+      ASSERT_TRUE(store.ok()) << store.status();
+      for (const std::string model : {"m", "n"}) {
+        const TableSpec spec = {.name = model + "/a", .dim = OneTable().dim};
+        auto import = (*store)->BeginImport({&spec, 1});
+        ASSERT_TRUE(import.ok()) << import.status();
+        ModelNetwork network{.onnx = std::string(50'000, 'x')};
+        network.digest = NetworkDigest(network);
+        ASSERT_TRUE((*import)->SetNetwork(model, network).ok());
+        const auto filled = FillOneTable(std::move(import), kRows);
+        ASSERT_TRUE(filled.ok()) << filled.status();
+      }
+      StampedRows rows(1, OneTable().row_bytes(), AllKeys(), 5);
+      ASSERT_TRUE((*(*store)->OpenTable("m/a"))->Write({.upserts = rows.batch()}).ok());
     }
-    std::fstream stream(largest, std::ios::in | std::ios::out | std::ios::binary);
-    stream.seekp(20'000);
-    stream.put('\x5a').put('\x5a');
-    ASSERT_TRUE(stream.good()) << largest;
+    std::map<std::string, std::string> files;  // by column family
+    {
+      const auto database = Database::Open(Options());  // which writes the log to table files
+      ASSERT_TRUE(database.ok()) << database.status();
+      std::vector<rocksdb::LiveFileMetaData> live;
+      (*database)->db().GetLiveFilesMetaData(&live);
+      for (const auto& file : live) files[file.column_family_name] = file.relative_filename;
+      const CatalogContents catalog = (*database)->catalog();
+      changes_ = files[FamilyName(catalog.tables.at("m/a").incarnation)];
+      network_ = files[NetworkFamilyName(catalog.networks.at("n").id)];
+    }
+    for (const std::string& name : {changes_, network_}) {
+      std::fstream stream(directory_.path("store/") + name,
+                          std::ios::in | std::ios::out | std::ios::binary);
+      stream.seekp(20'000);
+      stream.put('\x5a').put('\x5a');
+      ASSERT_TRUE(stream.good()) << name;
+    }
+  }
+  static std::vector<Key> AllKeys() {
+    std::vector<Key> keys;
+    for (Key key = 0; key < kRows; ++key) keys.push_back(key);
+    return keys;
   }
 
   absl::StatusOr<VerifyReport> Verify(bool repair) {
     return VerifyRocksStore(Options(), repair, {});
   }
 
-  // Keys that are answered lost; every other one must be a hit with its row.
+  // Keys of m/a that are answered lost; every other one must be a hit with its new row. The network
+  // of m must be there.
   size_t LostCount() {
     RocksStoreOptions options = Options();
     options.mode = OpenMode::kReadOnly;
     const auto store = OpenRocksStore(options);
     EXPECT_TRUE(store.ok()) << store.status();
+    const auto network = (*store)->Network("m");
+    EXPECT_TRUE(network.ok() && network->has_value()) << network.status();
     const auto table = (*store)->OpenTable("m/a");
     EXPECT_TRUE(table.ok()) << table.status();
-    std::vector<Key> keys;
-    for (Key key = 0; key < kRows; ++key) keys.push_back(key);
-    const FetchedRows fetched(**table, keys);
+    const FetchedRows fetched(**table, AllKeys());
     EXPECT_TRUE(fetched.counts.ok()) << fetched.counts.status();
     size_t lost = 0;
-    for (size_t i = 0; i < keys.size(); ++i) {
+    for (size_t i = 0; i < fetched.keys.size(); ++i) {
       lost += fetched.outcomes[i] == FetchOutcome::kLost;
-      EXPECT_NE(fetched.outcomes[i], FetchOutcome::kAbsent) << "key " << keys[i];
+      EXPECT_NE(fetched.outcomes[i], FetchOutcome::kAbsent) << "key " << fetched.keys[i];
+      if (fetched.outcomes[i] == FetchOutcome::kHit) {
+        EXPECT_EQ(fetched.versions[i], 5u);
+      }
     }
     return lost;
   }
@@ -79,25 +110,31 @@ class RepairTest : public FailingDiskTest {
     const absl::StatusOr<VerifyReport> report = Verify(true);
     Trial& trial = *done = {.failed = !report.ok(), .calls = disk_->matching_calls()};
     disk_->Heal();
+    const std::vector<std::string> damaged = {"n"};
     if (report.ok()) {
-      EXPECT_EQ(report->rows_marked_lost, lost);
+      EXPECT_EQ(report->networks_removed, damaged);
     } else {
       EXPECT_FALSE(absl::IsDataLoss(report.status())) << report.status();
     }
     EXPECT_EQ(LostCount(), lost);
     const absl::StatusOr<VerifyReport> again = Verify(true);
     ASSERT_TRUE(again.ok()) << again.status();
-    // What is left to mark: all, unless the repair failed behind its last mark or not at all.
-    EXPECT_TRUE(again->rows_marked_lost == 0 || (trial.failed && again->rows_marked_lost == lost))
-        << again->rows_marked_lost;
+    // The repair may have failed behind the removal.
+    EXPECT_TRUE(again->networks_removed.empty() ||
+                (trial.failed && again->networks_removed == damaged));
+    EXPECT_GT(again->damage_count, 0u) << "the changes stay damaged";
     EXPECT_EQ(LostCount(), lost);
     std::filesystem::remove_all(directory_.path("store"));
     std::filesystem::rename(whole, directory_.path("store"));
   }
+
+  std::string changes_;  // the table file with the changes of m/a
+  std::string network_;  // the one with the network of n
 };
 
-// Catches: EIO, EMFILE and the like taken for damage, and intact rows marked lost for good.
-TEST_F(RepairTest, AnIoErrorAtAnyCallMarksNothingLost) {
+// Catches: EIO, EMFILE and the like taken for damage, an intact network that is removed for good,
+// and a row that an older one replaces.
+TEST_F(RepairTest, AnIoErrorAtAnyCallRemovesNothingIntact) {
   MakeDamagedStore();
   if (HasFatalFailure()) return;
   const size_t lost = LostCount();

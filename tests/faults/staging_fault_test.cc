@@ -17,15 +17,14 @@ constexpr uint64_t kOldRows = 100;
 constexpr uint64_t kNewRows = 200;
 constexpr uint64_t kNewestRows = 300;
 
-// With rows in page files, and without. What fails of page files: page_file_fault_test.
-class StagingFaultTest : public FailingDiskTest, public testing::WithParamInterface<bool> {
+// What fails of page files: page_file_fault_test.
+class StagingFaultTest : public FailingDiskTest {
  protected:
   void OpenServer() { OpenServer(TestStoreOptions(directory_.path("store"))); }
   void OpenServer(RocksStoreOptions options) {
     server_.reset();
     Clean();
     options.role = OwnerRole::kServer;
-    options.imports_page_files = GetParam();
     auto opened = OpenRocksStore(options);
     ASSERT_TRUE(opened.ok()) << opened.status();
     server_ = *std::move(opened);
@@ -37,7 +36,6 @@ class StagingFaultTest : public FailingDiskTest, public testing::WithParamInterf
   absl::StatusOr<BulkImport::Result> Stage(uint64_t row_count = kNewRows) {
     const TableSpec spec = OneTable();
     RocksStoreOptions options = Options(SyncMode::kNever);
-    options.imports_page_files = GetParam();
     return FillOneTable(StageImport(options, {&spec, 1}), row_count);
   }
   uint64_t RowCount() const { return server_->Tables()->at(0).row_count; }
@@ -48,13 +46,9 @@ class StagingFaultTest : public FailingDiskTest, public testing::WithParamInterf
   std::unique_ptr<DurableStore> server_;
 };
 
-INSTANTIATE_TEST_SUITE_P(All, StagingFaultTest, testing::Bool(), [](const auto& test) {
-  return std::string(test.param ? "PageFiles" : "TableFiles");
-});
-
 // Catches: an import that fails after its manifest has its name, and whose files are then removed
 // under the server that has begun to take it.
-TEST_P(StagingFaultTest, AStagedImportIsReadyOrGoneWhateverCallFails) {
+TEST_F(StagingFaultTest, AStagedImportIsReadyOrGoneWhateverCallFails) {
   OpenServer();
   disk_->Fail({.nth = UINT64_MAX});
   ASSERT_TRUE(Stage().ok());
@@ -90,7 +84,7 @@ TEST_P(StagingFaultTest, AStagedImportIsReadyOrGoneWhateverCallFails) {
 }
 
 // Catches: an import that goes before the newer one is there for good.
-TEST_P(StagingFaultTest, TheNewestCompleteImportIsThereWhateverCallFails) {
+TEST_F(StagingFaultTest, TheNewestCompleteImportIsThereWhateverCallFails) {
   OpenServer();
   ASSERT_TRUE(Stage().ok());
   disk_->Fail({.nth = UINT64_MAX});
@@ -126,8 +120,8 @@ TEST_P(StagingFaultTest, TheNewestCompleteImportIsThereWhateverCallFails) {
 
 // Catches: a load that says nothing of a damaged import because the disk keeps what is to be
 // removed.
-TEST_P(StagingFaultTest, ADamagedImportThatCannotBeRemovedIsReported) {
-  for (const char* damaged : {GetParam() ? ".rows" : ".sst", "/manifest"}) {
+TEST_F(StagingFaultTest, ADamagedImportThatCannotBeRemovedIsReported) {
+  for (const char* damaged : {".rows", "/manifest"}) {
     SCOPED_TRACE(damaged);
     OpenServer(Options(SyncMode::kNever));
     ASSERT_TRUE(Stage().ok());

@@ -11,10 +11,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/bytes.h"
 #include "l3_rocksdb/database.h"
 #include "l3_rocksdb/files/page_store.h"
-#include "l3_rocksdb/salvage/verify.h"
+#include "l3_rocksdb/verify/verify.h"
 #include "testing/await.h"
 #include "tests/faults/failing_disk.h"
 #include "tests/faults/one_table.h"
@@ -39,12 +38,10 @@ std::set<std::string> FamiliesIn(const std::string& path) {
   EXPECT_TRUE(listed.ok()) << listed.ToString();
   std::set<std::string> families(names.begin(), names.end());
   families.erase(rocksdb::kDefaultColumnFamilyName);
-  families.erase("keys");
   return families;
 }
 
-// With rows in page files, and without.
-class SwitchFaultTest : public FailingDiskTest, public testing::WithParamInterface<bool> {
+class SwitchFaultTest : public FailingDiskTest {
  protected:
   // Both with a network of the model, whose bytes are another number of characters.
   absl::Status Import(uint64_t row_count) {
@@ -56,7 +53,6 @@ class SwitchFaultTest : public FailingDiskTest, public testing::WithParamInterfa
   absl::Status Stage(uint64_t row_count) {
     const TableSpec spec = OneTable();
     RocksStoreOptions options = TestStoreOptions(directory_.path("store"));
-    options.imports_page_files = GetParam();
     return FillOneTable(WithNetwork(StageImport(options, {&spec, 1}), row_count), row_count)
         .status();
   }
@@ -79,7 +75,6 @@ class SwitchFaultTest : public FailingDiskTest, public testing::WithParamInterfa
     store_.reset();
     RocksStoreOptions options = Options(SyncMode::kNever);
     options.role = OwnerRole::kServer;
-    options.imports_page_files = GetParam();
     auto opened = OpenRocksStore(options);
     ASSERT_TRUE(opened.ok()) << opened.status();
     store_ = *std::move(opened);
@@ -94,20 +89,6 @@ class SwitchFaultTest : public FailingDiskTest, public testing::WithParamInterfa
   }
   // What the database has.
   std::set<std::string> Families() const { return FamiliesIn(directory_.path("store")); }
-  // The families whose keys are listed.
-  std::set<std::string> ListedFamilies() const {
-    RocksStoreOptions options = TestStoreOptions(directory_.path("store"));
-    options.mode = OpenMode::kReadOnly;
-    const auto database = Database::Open(options);
-    EXPECT_TRUE(database.ok()) << database.status();
-    std::set<std::string> listed;
-    if (!database.ok()) return listed;
-    const std::unique_ptr<rocksdb::Iterator> it(
-        (*database)->db().NewIterator({}, (*database)->key_list()));
-    for (it->SeekToFirst(); it->Valid(); it->Next())
-      listed.insert(FamilyName(LoadBigEndian64(it->key().data())));
-    return listed;
-  }
   // Those of its tables.
   std::set<std::string> TableFamilies() const {
     std::set<std::string> families;
@@ -122,12 +103,7 @@ class SwitchFaultTest : public FailingDiskTest, public testing::WithParamInterfa
                             [](const std::string& name) { return name.starts_with("network-"); }),
               1U);
     EXPECT_EQ(families, TableFamilies());
-    if (GetParam()) {
-      EXPECT_TRUE(ListedFamilies().empty());
-      EXPECT_EQ(PageFiles(), CurrentPageFiles());
-    } else {
-      EXPECT_EQ(ListedFamilies(), TableFamilies());
-    }
+    EXPECT_EQ(PageFiles(), CurrentPageFiles());
   }
   // Those that there are.
   std::set<std::string> PageFiles() const {
@@ -148,10 +124,6 @@ class SwitchFaultTest : public FailingDiskTest, public testing::WithParamInterfa
 
   std::unique_ptr<DurableStore> store_;
 };
-
-INSTANTIATE_TEST_SUITE_P(All, SwitchFaultTest, testing::Bool(), [](const auto& test) {
-  return std::string(test.param ? "PageFiles" : "TableFiles");
-});
 
 // Background work that had begun on the failing disk may report its error only now.
 template <typename Attempt>
@@ -179,7 +151,7 @@ std::vector<FileFaultPlan> PlansFor(uint64_t call_count, const rocksdb::IOStatus
 
 // Catches: a staged import whose commit has failed and can't be tried again before the next open,
 // because its column family is there already; and files of it that stay until then.
-TEST_P(SwitchFaultTest, AStagedImportCanBeCommittedOnceTheDiskWorks) {
+TEST_F(SwitchFaultTest, AStagedImportCanBeCommittedOnceTheDiskWorks) {
   OpenServer();
   ASSERT_TRUE(Stage(kNewRows).ok());
   disk_->Fail({.nth = UINT64_MAX, .calls = kFileCreate | kFileAppend | kFileSync | kFileChange});
@@ -218,7 +190,7 @@ class FullDiskDropTest : public FailingDiskTest {
  protected:
   static constexpr EventPlan kPlan = {.seed = 10, .import_every = 20};
   RocksStoreOptions Options() const { return FailingDiskTest::Options(SyncMode::kNever); }
-  // The column family of the current incarnation of a table and its files.
+  // The column family of the current incarnation of a table, its files, and the table's page files.
   struct Rows {
     std::string family;
     std::set<std::string> files;
@@ -231,12 +203,15 @@ class FullDiskDropTest : public FailingDiskTest {
     EXPECT_TRUE(database.ok()) << database.status();
     Rows rows;
     if (!database.ok()) return rows;
-    rows.family = FamilyName((*database)->catalog().tables.at(name).incarnation);
+    const TableRecord table = (*database)->catalog().tables.at(name);
+    rows.family = FamilyName(table.incarnation);
     std::vector<rocksdb::LiveFileMetaData> all;
     (*database)->db().GetLiveFilesMetaData(&all);
     for (const rocksdb::LiveFileMetaData& file : all)
       if (file.column_family_name == rows.family) rows.files.insert(file.relative_filename);
-    EXPECT_FALSE(rows.files.empty());
+    EXPECT_FALSE(table.page_files.empty());
+    for (size_t i = 0; i < table.page_files.size(); ++i)
+      rows.files.insert(PageFilePath("", table.incarnation, i));
     return rows;
   }
   bool IsListed(const Rows& rows) const {

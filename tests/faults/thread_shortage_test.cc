@@ -58,13 +58,21 @@ TEST(ThreadShortageTest, AStoreThatIsOpenStartsNoThread) {
   }
   ASSERT_TRUE(store.ok()) << store.status();
   EXPECT_GT(allowed, 0);
+  const TableSpec spec = OneTable();
+  const auto import = [&](uint64_t row_count) {
+    return FillOneTable((*store)->BeginImport({&spec, 1}), row_count).status();
+  };
   threads_refused = 0;
   threads_left = 0;
+  // The writer of a page file asks for a thread, and does without it.
+  EXPECT_TRUE(import(10).ok());
+  EXPECT_EQ(threads_refused.exchange(0), 1);
   // Enough for flushes and compactions of the catalog.
+  StampedRows rows(1, spec.row_bytes(), {1, 2, 3}, 5);
   for (int i = 0; i < 12; ++i) {
-    const TableSpec spec = OneTable();
-    const absl::Status imported = FillOneTable((*store)->BeginImport({&spec, 1}), 10).status();
+    const absl::Status imported = import(0);
     EXPECT_TRUE(imported.ok()) << imported;
+    EXPECT_TRUE((*(*store)->OpenTable("m/a"))->Write({.upserts = rows.batch()}).ok());
   }
   store->reset();
   threads_left = INT64_MAX;

@@ -1,7 +1,5 @@
 #include "tests/formats/format_store.h"
 
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -11,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
 #include "l3_rocksdb/rocks_store.h"
-#include "l3_rocksdb/salvage/verify.h"
 #include "testing/await.h"
 #include "testing/fakes/stamped_rows.h"
 
@@ -21,7 +18,6 @@ namespace {
 constexpr uint64_t kStamp = 28;
 constexpr Version kUpdated = (Version{1} << 48) | 77;
 constexpr Key kRowCount = 200;
-constexpr Key kLostRowCount = 300;  // of which a repair has lost some
 constexpr Key kStagedRowCount = 20;
 constexpr uint64_t kMergedKeys = 5;  // of the table that is updated; fewer are changed later
 
@@ -45,14 +41,7 @@ std::vector<FormatTable> Tables() {
   return {{.name = "m/updated", .keys = Keys(kRowCount), .default_byte = std::byte{0x3f}},
           {.name = "m/half", .dtype = Dtype::kFloat16, .dim = 3, .keys = Keys(10)},
           {.name = "m/brain", .dtype = Dtype::kBfloat16, .dim = 16, .keys = Keys(33)},
-          {.name = "n/empty"},
-          {.name = "n/lost", .keys = Keys(kLostRowCount)}};
-}
-// All but the last, which stays in RocksDB with what a repair has marked as lost.
-std::vector<FormatTable> TablesInPageFiles() {
-  std::vector<FormatTable> tables = Tables();
-  tables.pop_back();
-  return tables;
+          {.name = "n/empty"}};
 }
 FormatTable StagedTable() { return {.name = "s/staged", .dim = 4, .keys = Keys(kStagedRowCount)}; }
 
@@ -98,23 +87,6 @@ absl::Status Update(DurableStore& store) {
   return table->Write({others.batch(), {DeletedKeys().data() + 1, 1}, Positions()});
 }
 
-// A bit of the rows of the largest table file, in its middle.
-absl::Status FlipBit(const std::string& path) {
-  std::filesystem::path largest;
-  for (const auto& entry : std::filesystem::directory_iterator(path)) {
-    if (entry.path().extension() != ".sst") continue;
-    if (largest.empty() || entry.file_size() > std::filesystem::file_size(largest))
-      largest = entry.path();
-  }
-  std::fstream file(largest, std::ios::in | std::ios::out | std::ios::binary);
-  const auto middle = static_cast<std::streamoff>(std::filesystem::file_size(largest) / 2);
-  file.seekg(middle);
-  const int value = file.get() ^ 1;
-  file.seekp(middle);
-  file.put(static_cast<char>(value));
-  return file.good() ? absl::OkStatus() : absl::InternalError("no table file could be damaged");
-}
-
 // The network of a model. No reader of ONNX looks at it: the store keeps bytes.
 ModelNetwork NetworkOf(const std::string& model) {
   ModelNetwork network{.onnx = "the network of " + model,
@@ -150,8 +122,8 @@ bool Contains(const std::vector<Key>& keys, Key key) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
-// The rows of `table`, which was number `number` of its import; returns how many are lost.
-absl::StatusOr<size_t> CheckRows(DurableTable& opened, const FormatTable& table, size_t number) {
+// The rows of `table`, which was number `number` of its import.
+absl::Status CheckRows(DurableTable& opened, const FormatTable& table, size_t number) {
   const bool is_updated = table.name == "m/updated";
   std::vector<Key> asked = table.keys;
   for (const Key key : {Key{1}, Key{2}, Key{-7}, Key{1'000'000}}) asked.push_back(key);
@@ -161,7 +133,6 @@ absl::StatusOr<size_t> CheckRows(DurableTable& opened, const FormatTable& table,
     const bool is_new = is_updated && Contains(UpdatedKeys(), asked[i]);
     const bool is_deleted = is_updated && Contains(DeletedKeys(), asked[i]);
     const bool exists = is_new || (Contains(table.keys, asked[i]) && !is_deleted);
-    if (rows.outcomes[i] == FetchOutcome::kLost && exists && table.name == "n/lost") continue;
     const FetchOutcome expected = exists ? FetchOutcome::kHit : FetchOutcome::kAbsent;
     if (rows.outcomes[i] != expected) return Wrong(table, absl::StrCat("key ", asked[i]));
     if (!exists) continue;
@@ -170,7 +141,7 @@ absl::StatusOr<size_t> CheckRows(DurableTable& opened, const FormatTable& table,
     if (!StampedRow::Matches(kStamp + number, asked[i], rows.versions[i], rows.row(i)))
       return Wrong(table, absl::StrCat("the row of key ", asked[i]));
   }
-  return rows.counts->lost;
+  return absl::OkStatus();
 }
 
 absl::Status CheckTable(DurableStore& store, const FormatTable& table, size_t number) {
@@ -180,8 +151,7 @@ absl::Status CheckTable(DurableStore& store, const FormatTable& table, size_t nu
   if (stored.dim != spec.dim || stored.dtype != spec.dtype ||
       stored.default_row != spec.default_row)
     return Wrong(table, "its dim, dtype or default row");
-  HPS_ASSIGN_OR_RETURN(const size_t lost, CheckRows(*opened, table, number));
-  if ((lost > 0) != (table.name == "n/lost")) return Wrong(table, absl::StrCat(lost, " lost rows"));
+  HPS_RETURN_IF_ERROR(CheckRows(*opened, table, number));
   HPS_ASSIGN_OR_RETURN(const std::vector<StreamPosition> positions, opened->Positions());
   const bool is_updated = table.name == "m/updated";
   if (positions != (is_updated ? Positions() : std::vector<StreamPosition>()))
@@ -204,10 +174,6 @@ RocksStoreOptions FormatStoreOptions(const std::string& path, OpenMode mode) {
 absl::Status MakeFormatStore(const std::string& path) {
   RocksStoreOptions options = FormatStoreOptions(path, OpenMode::kCreate);
   HPS_RETURN_IF_ERROR(Import(options, Tables()));
-  HPS_RETURN_IF_ERROR(FlipBit(path));
-  HPS_RETURN_IF_ERROR(VerifyRocksStore(options, true, {}).status());
-  options.imports_page_files = true;
-  HPS_RETURN_IF_ERROR(Import(options, TablesInPageFiles()));
   options.role = OwnerRole::kServer;
   options.merge_keys_min = kMergedKeys;
   options.config.merge_share = 0.001;
@@ -220,7 +186,7 @@ absl::Status MakeFormatStore(const std::string& path) {
   return Fill(*import, {StagedTable()});
 }
 
-absl::Status CheckFormatStore(DurableStore& store, bool has_staged, bool has_networks) {
+absl::Status CheckFormatStore(DurableStore& store, bool has_staged) {
   const std::vector<FormatTable> tables = Tables();
   HPS_ASSIGN_OR_RETURN(const std::vector<TableInfo> listed, store.Tables());
   if (listed.size() != tables.size() + (has_staged ? 1 : 0))
@@ -230,9 +196,9 @@ absl::Status CheckFormatStore(DurableStore& store, bool has_staged, bool has_net
       return absl::DataLossError(absl::StrCat("table ", i, " is '", listed[i].spec.name, "'"));
     HPS_RETURN_IF_ERROR(CheckTable(store, tables[i], i));
   }
-  if (has_networks) HPS_RETURN_IF_ERROR(CheckNetwork(store, "m"));
+  HPS_RETURN_IF_ERROR(CheckNetwork(store, "m"));
   if (!has_staged) return absl::OkStatus();
-  if (has_networks) HPS_RETURN_IF_ERROR(CheckNetwork(store, "s"));
+  HPS_RETURN_IF_ERROR(CheckNetwork(store, "s"));
   return CheckTable(store, StagedTable(), 0);
 }
 

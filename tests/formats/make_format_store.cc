@@ -2,7 +2,7 @@
 //
 //   build/cpu/tests/make_format_store /tmp/s/store
 //   rm /tmp/s/store/hps.reserve   # 1 MiB that a writer makes again
-//   tar -C /tmp/s --owner=0 --group=0 -czf tests/formats/store_format_5.tar.gz store
+//   tar -C /tmp/s --owner=0 --group=0 -czf tests/formats/store_format_6.tar.gz store
 #include <cstdio>
 
 #include "tests/formats/format_store.h"

@@ -2,11 +2,10 @@
 // for flushes and stalls.
 //
 // After most disk errors RocksDB 7.8.3 stops writing, and its own recovery is flawed. DB::Resume
-// leaves a flag that makes a later Flush return before it has flushed, and that makes an ingestion
-// abort the process. Automatic recovery runs on threads that abort if a writer is active, or that
-// never end if the database is closed. Therefore this listener downgrades disk errors to soft
-// errors, which stop nothing. After a failed flush the rows stay in memory and in the WAL, and
-// Database::Recover flushes them again.
+// leaves a flag that makes a later Flush return before it has flushed. Automatic recovery runs on
+// threads that abort if a writer is active, or that never end if the database is closed. Therefore
+// this listener downgrades disk errors to soft errors, which stop nothing. After a failed flush the
+// rows stay in memory and in the WAL, and Database::Recover flushes them again.
 //
 // All other errors are damage or bugs. After one, RocksDB accepts no write until it is reopened. A
 // compaction that reads damage fails as a whole and leaves the damaged file unchanged.

@@ -24,7 +24,7 @@ void InfoLog::Logv(rocksdb::InfoLogLevel level, const char* format, va_list argu
     case rocksdb::DEBUG_LEVEL:
       return LogDebug(text);
     case rocksdb::INFO_LEVEL:
-    case rocksdb::WARN_LEVEL:  // mostly about ingested files; not actionable
+    case rocksdb::WARN_LEVEL:  // not actionable
       return LogInfo(text);
     default:
       return LogError(text);

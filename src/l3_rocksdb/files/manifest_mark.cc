@@ -39,9 +39,8 @@ ManifestMark ParseMark(const std::string& content) {
   for (const std::string& copy :
        {content.substr(0, middle), content.substr(middle), content.substr(0, first_end)}) {
     if (!ParseLine(copy, mark)) continue;
-    // A store of an older hps has one copy.
-    const bool is_whole = content == copy + copy || content == copy;
-    mark.state = is_whole ? ManifestMark::State::kWhole : ManifestMark::State::kOneCopy;
+    mark.state =
+        content == copy + copy ? ManifestMark::State::kWhole : ManifestMark::State::kOneCopy;
     return mark;
   }
   return {.state = ManifestMark::State::kDamaged};
@@ -97,7 +96,7 @@ absl::Status WriteManifestMark(rocksdb::Env* env, const std::string& store) {
 absl::StatusOr<ManifestMark> ReadManifestMark(rocksdb::Env* env, const std::string& store) {
   std::string content;
   const rocksdb::Status read = rocksdb::ReadFileToString(env, store + kMarkFile, &content);
-  if (read.IsNotFound() || read.IsPathNotFound()) return ManifestMark();
+  if (IsGone(read)) return ManifestMark();
   HPS_RETURN_IF_ERROR(FromRocksStatus(read, absl::StrCat("reading '", store, kMarkFile, "'")));
   return ParseMark(content);
 }

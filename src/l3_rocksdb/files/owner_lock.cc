@@ -126,6 +126,10 @@ absl::StatusOr<OwnerLock> OwnerLock::Take(const std::string& store, OwnerRole ro
   }
 }
 
+bool OwnerLock::FileExists(const std::string& store) {
+  return access(LockFileOf(store).c_str(), F_OK) == 0;
+}
+
 absl::StatusOr<bool> OwnerLock::ServerHasStore(const std::string& store) {
   return FileLock::IsHeld(LockFileOf(store), kServerByte);
 }

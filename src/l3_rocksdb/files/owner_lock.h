@@ -46,6 +46,8 @@ class OwnerLock {
   static absl::StatusOr<OwnerLock> Take(const std::string& store, OwnerRole role,
                                         Deadline deadline);
 
+  // Whether the store has its lock file. Without it, it has no writer.
+  static bool FileExists(const std::string& store);
   // Errors: those of FileLock::IsHeld.
   static absl::StatusOr<bool> ServerHasStore(const std::string& store);
   static absl::StatusOr<bool> WriterHasStore(const std::string& store);

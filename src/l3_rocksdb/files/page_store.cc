@@ -38,7 +38,7 @@ absl::Status RemoveIf(rocksdb::Env* env, const std::string& store,
   const std::string directory = PagesDirectory(store);
   std::vector<std::string> names;
   const rocksdb::Status listed = env->GetChildren(directory, &names);
-  if (listed.IsNotFound() || listed.IsPathNotFound()) return absl::OkStatus();
+  if (IsGone(listed)) return absl::OkStatus();
   absl::Status removed = FromRocksStatus(listed, absl::StrCat("listing '", directory, "'"));
   for (const std::string& name : names) {
     const std::optional<PageFileSet::value_type> file = ParseName(name);
@@ -64,7 +64,6 @@ void AddPageFiles(const TableRecord& table, PageFileSet& files) {
 absl::StatusOr<std::shared_ptr<const FamilyPages>> OpenPages(
     const std::string& store, const TableRecord& table, bool direct,
     const std::shared_ptr<PageReader>& reader) {
-  if (!table.in_page_files) return std::shared_ptr<const FamilyPages>();
   PageTable::Options options;
   options.incarnation = table.incarnation;
   options.row_bytes = table.spec.row_bytes();

@@ -35,7 +35,7 @@ std::string PageFilePath(const std::string& store, Incarnation incarnation, uint
 using PageFileSet = std::set<std::pair<Incarnation, uint64_t>>;
 void AddPageFiles(const TableRecord& table, PageFileSet& files);
 
-// Opens the page files of a table. Null if its rows are in RocksDB. They are read past the system's
+// Opens the page files of a table. They are read past the system's
 // page cache if the reader caches their pages, or if `direct`. Errors: those of PageTable::Open.
 absl::StatusOr<std::shared_ptr<const FamilyPages>> OpenPages(
     const std::string& store, const TableRecord& table, bool direct,

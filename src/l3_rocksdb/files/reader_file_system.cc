@@ -67,10 +67,6 @@ bool IsMark(const std::string& name) {
   return name.starts_with("hps.manifest") && !name.ends_with(".tmp");
 }
 
-bool IsGone(const rocksdb::Status& status) {
-  return status.IsNotFound() || status.IsPathNotFound();
-}
-
 // By file number, newest first.
 bool IsNewer(const std::string& a, const std::string& b) {
   return a.size() != b.size() ? a.size() > b.size() : a > b;

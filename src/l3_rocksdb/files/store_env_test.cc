@@ -39,16 +39,19 @@ class StoreEnvTest : public testing::Test {
  protected:
   ~StoreEnvTest() override { set_forward_s = 0; }
 
-  // Creates a store whose rows are in table files of some dozen blocks.
+  // Creates a store whose rows are changes, in table files of some dozen blocks.
   void MakeStore() {
-    const auto store = OpenRocksStore(TestOptions(path()));
-    ASSERT_TRUE(store.ok()) << store.status();
-    const TableSpec spec = {.name = "m/t", .dim = 64};
-    auto import = (*store)->BeginImport({&spec, 1});
-    ASSERT_TRUE(import.ok()) << import.status();
-    StampedRows rows(kStamp, spec.row_bytes(), Keys());
-    ASSERT_TRUE((*import)->Add(0, 0, rows.keys(), rows.rows()).ok());
-    ASSERT_TRUE((*import)->Commit().ok());
+    {
+      const auto store = OpenRocksStore(TestOptions(path()));
+      ASSERT_TRUE(store.ok()) << store.status();
+      const TableSpec spec = {.name = "m/t", .dim = 64};
+      const auto import = (*store)->BeginImport({&spec, 1});
+      ASSERT_TRUE(import.ok()) << import.status();
+      ASSERT_TRUE((*import)->Commit().ok());
+      StampedRows rows(kStamp, spec.row_bytes(), Keys());
+      ASSERT_TRUE((*(*store)->OpenTable("m/t"))->Write({.upserts = rows.batch()}).ok());
+    }
+    ASSERT_TRUE(OpenRocksStore(TestOptions(path())).ok());  // which writes the log to table files
   }
   std::unique_ptr<DurableStore> Open(OpenMode mode) {
     RocksStoreOptions options = TestOptions(path());
@@ -121,7 +124,8 @@ TEST_F(StoreEnvTest, AReadEndsWhenItsDeadlineHasPassed) {
     const FetchedRows fetched(table, Keys(), deadline);
     disk_->on_read = {};
     EXPECT_EQ(fetched.counts.status().code(), absl::StatusCode::kDeadlineExceeded);
-    EXPECT_GT(disk_->reads_left, 100u - 3) << "it went on reading";
+    // The rows of a piece lie in three blocks at most, which are read by one call.
+    EXPECT_GE(disk_->reads_left, 100u - 3) << "it went on reading";
     disk_->reads_left = UINT64_MAX;
   });
 }

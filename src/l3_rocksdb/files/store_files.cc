@@ -47,10 +47,6 @@ bool IsWithoutLinks(const rocksdb::Status& status) {
          absl::StrContains(text, std::generic_category().message(ENOSYS));
 }
 
-bool IsGone(const rocksdb::Status& status) {
-  return status.IsNotFound() || status.IsPathNotFound();
-}
-
 }  // namespace
 
 absl::StatusOr<StoreFiles> FindStore(rocksdb::Env* env, const std::string& path) {

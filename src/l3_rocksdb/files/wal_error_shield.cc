@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/logging.h"
-#include "l3_rocksdb/import/staged_file.h"
+#include "l3_rocksdb/status.h"
 
 namespace hps {
 
@@ -292,9 +292,8 @@ IOStatus WalErrorShield::Downgrade(IOStatus status) {
   return status;
 }
 
-WalErrorShield::WalErrorShield(const std::shared_ptr<rocksdb::FileSystem>& target,
-                               std::string staging)
-    : FileSystemWrapper(target), shared_target_(target), staging_(std::move(staging)) {}
+WalErrorShield::WalErrorShield(const std::shared_ptr<rocksdb::FileSystem>& target)
+    : FileSystemWrapper(target) {}
 
 WalErrorShield::~WalErrorShield() = default;
 
@@ -368,10 +367,7 @@ IOStatus WalErrorShield::NewRandomAccessFile(const std::string& path, const File
                                              std::unique_ptr<FSRandomAccessFile>* file,
                                              IODebugContext* debug) {
   std::unique_ptr<FSRandomAccessFile> real;
-  const bool is_staged = path.starts_with(staging_);
-  IOStatus status =
-      Downgrade(is_staged ? OpenStagedFile(shared_target_, path, options, &real)
-                          : target()->NewRandomAccessFile(path, options, &real, debug));
+  IOStatus status = Downgrade(target()->NewRandomAccessFile(path, options, &real, debug));
   if (status.ok()) *file = std::make_unique<DowngradingRandomAccessFile>(std::move(real), this);
   return status;
 }
@@ -443,7 +439,7 @@ void WalErrorShield::NoteManifestConfirmed() {
   }
   for (const std::string& path : deferred) {
     const IOStatus deleted = target()->DeleteFile(path, IOOptions(), nullptr);
-    if (!deleted.ok() && !deleted.IsNotFound() && !deleted.IsPathNotFound())
+    if (!deleted.ok() && !IsGone(deleted))
       LogWarning(absl::StrCat("store: '", path, "' was not deleted: ", deleted.ToString()));
   }
 }

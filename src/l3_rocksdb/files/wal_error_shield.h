@@ -39,8 +39,7 @@ struct BufferedWal;
 
 class WalErrorShield final : public rocksdb::FileSystemWrapper {
  public:
-  // Files whose path begins with `staging` are opened only to be ingested: see staged_file.h.
-  WalErrorShield(const std::shared_ptr<rocksdb::FileSystem>& target, std::string staging);
+  explicit WalErrorShield(const std::shared_ptr<rocksdb::FileSystem>& target);
   ~WalErrorShield() override;
 
   // True if bytes or syncs of a WAL file are pending.
@@ -102,8 +101,6 @@ class WalErrorShield final : public rocksdb::FileSystemWrapper {
   rocksdb::IOStatus SyncLog(BufferedWal& log);
   bool DefersDelete(const std::string& path);
 
-  const std::shared_ptr<rocksdb::FileSystem> shared_target_;
-  const std::string staging_;
   mutable Mutex mutex_;  // acquired after a WAL file's own mutex
   std::map<std::string, std::shared_ptr<BufferedWal>> logs_ HPS_GUARDED_BY(mutex_);  // by path
   std::atomic<uint64_t> error_count_{0};    // WAL errors that left something pending

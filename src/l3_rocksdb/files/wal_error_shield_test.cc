@@ -1,7 +1,6 @@
 #include "l3_rocksdb/files/wal_error_shield.h"
 
 #include <gtest/gtest.h>
-#include <rocksdb/sst_file_writer.h>
 
 #include <filesystem>
 #include <fstream>
@@ -36,7 +35,7 @@ class WalErrorShieldTest : public ::testing::Test {
 
   TestDirectory directory_;
   const std::shared_ptr<TestDisk> disk_ = std::make_shared<TestDisk>();
-  WalErrorShield shield_{disk_, directory_.path() + "/staging/"};
+  WalErrorShield shield_{disk_};
 };
 
 TEST_F(WalErrorShieldTest, BuffersAFailedAppendAndFlushesItInPlace) {
@@ -237,25 +236,6 @@ TEST_F(WalErrorShieldTest, AlwaysGivesADirectoryAndFailsItsSync) {
   ASSERT_TRUE(std::filesystem::create_directories(path));
   EXPECT_TRUE(directory->Fsync(IOOptions(), nullptr).ok());
   EXPECT_TRUE(directory->Close(IOOptions(), nullptr).ok());
-}
-
-TEST_F(WalErrorShieldTest, RefusesAStagedFileThatCannotBeReadAsATable) {
-  ASSERT_TRUE(std::filesystem::create_directory(PathOf("staging")));
-  rocksdb::SstFileWriter writer{rocksdb::EnvOptions(), rocksdb::Options()};
-  ASSERT_TRUE(writer.Open(PathOf("staging/rows.sst")).ok());
-  ASSERT_TRUE(writer.Put("key", "value").ok());
-  ASSERT_TRUE(writer.Finish().ok());
-  std::filesystem::copy_file(PathOf("staging/rows.sst"), PathOf("rows.sst"));
-  disk_->reads_left = 0;
-  const auto open = [&](const std::string& name) {
-    std::unique_ptr<rocksdb::FSRandomAccessFile> file;
-    return shield_.NewRandomAccessFile(PathOf(name), rocksdb::FileOptions(), &file, nullptr);
-  };
-  const IOStatus status = open("staging/rows.sst");
-  EXPECT_TRUE(status.IsIOError()) << status.ToString();
-  EXPECT_TRUE(open("rows.sst").ok());  // other files are not read in advance
-  disk_->reads_left = UINT64_MAX;
-  EXPECT_TRUE(open("staging/rows.sst").ok());
 }
 
 }  // namespace
