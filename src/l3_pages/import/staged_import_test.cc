@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <cstring>
+#include <functional>
 #include <string>
 
 namespace hps {
@@ -60,6 +61,26 @@ TEST(StagedImportTest, EveryDamagedByteIsFound) {
     EXPECT_TRUE(absl::IsDataLoss(DecodeStagedImport(bytes).status())) << i;
     EXPECT_TRUE(absl::IsDataLoss(DecodeStagedImport(whole.substr(0, i)).status())) << i;
   }
+}
+
+// Catches: a manifest of another program that ends the server, makes its catalog unreadable, or
+// removes files outside the directory.
+TEST(StagedImportTest, WhatNoImportCanHaveIsDamage) {
+  const auto expect_damage = [](const char* what,
+                                const std::function<void(StagedImport&)>& change) {
+    StagedImport import = Example();
+    change(import);
+    const absl::Status read = DecodeStagedImport(EncodeStagedImport(import)).status();
+    EXPECT_TRUE(absl::IsDataLoss(read)) << what << ": " << read;
+  };
+  expect_damage("path", [](auto& import) { import.tables[0].files[0].name = "../file"; });
+  expect_damage("no rows", [](auto& import) { import.tables[0].files[0].record.row_count = 0; });
+  expect_damage("keys", [](auto& import) { import.tables[0].files[0].record.first_key = 4; });
+  expect_damage("order", [](auto& import) { import.tables[0].files[1].record.first_key = 3; });
+  expect_damage("dim", [](auto& import) { import.tables[0].spec.dim = 0; });
+  expect_damage("pooling", [](auto& import) {
+    import.network->inputs[0].pooling = static_cast<RowPooling>(9);
+  });
 }
 
 TEST(StagedImportTest, AnotherVersionIsToldFromDamage) {
