@@ -237,7 +237,8 @@ absl::Status RocksSide::Prepare(Incarnation incarnation) {
   RocksStoreOptions store;
   store.direct_reads = shape_.cold;
   if (shape_.cold) store.config.cache_bytes = shape_.table_bytes / 64;
-  store.config.cache_bytes *= 4;  // of which RocksOptions takes a quarter: this side has no pages
+  // RocksOptions takes a quarter, because a store also caches pages. This side caches none.
+  store.config.cache_bytes *= 4;
   rocksdb::Options rocks = RocksOptions(store).for_one_file();
   if (shape_.cold) {
     // Filters and indexes stay in memory, as the index of a page file does.

@@ -22,8 +22,8 @@ constexpr Version kUpdated = 7;
 constexpr uint64_t kOldFileBytes = 100'000;
 constexpr uint64_t kNewFileBytes = 10'000;
 
-// Even keys are imported, and all written anew. Then some keys are written again or deleted, and
-// some odd keys are added.
+// All even keys are imported and then written. Afterwards some of them are written again or
+// deleted, and some odd keys are added.
 bool IsEven(Key key) { return key % 2 == 0; }
 bool IsDeleted(Key key) { return key % 70 == 0; }
 bool IsUpdated(Key key) { return !IsDeleted(key) && (key % 20 == 0 || key % 50 == 25); }
@@ -228,7 +228,7 @@ TEST_F(DamagedFileTest, DamageIsLostAndNothingElse) {
   }
 }
 
-// Nothing is answered from what is left, and a repair does not make it openable without the file.
+// The store answers nothing without the file, and a repair does not make the store open without it.
 TEST_F(DamagedFileTest, AFileThatCannotBeOpenedKeepsTheStoreClosed) {
   MakeStore();
   DamageFile(5, Part::kMagic);

@@ -196,9 +196,11 @@ absl::Status Database::OpenFiles(const Database* former) {
     HPS_RETURN_IF_ERROR(MakeDirectories(env(), path()));
     HPS_RETURN_IF_ERROR(CheckRoomFor(0));
   }
+  HPS_RETURN_IF_ERROR(StartThreads());
   // A store without its lock file, as a snapshot, has no writer, and gets the file if it is opened.
-  if (!read_only() && found == StoreFiles::kStore && !OwnerLock::FileExists(path()))
-    HPS_RETURN_IF_ERROR(CheckStoreFormat());
+  const bool checks_before_lock =
+      !read_only() && found == StoreFiles::kStore && !OwnerLock::FileExists(path());
+  if (checks_before_lock) HPS_RETURN_IF_ERROR(CheckStoreFormat());
   HPS_RETURN_IF_ERROR(read_only() ? OpenReaderFiles(former) : Lock());
   // Checked again: another process may have created the store meanwhile.
   HPS_ASSIGN_OR_RETURN(const StoreFiles files, FindStore(env(), path()));
@@ -209,7 +211,7 @@ absl::Status Database::OpenFiles(const Database* former) {
     db_options.env = env();
     const rocksdb::Status listed = rocksdb::DB::ListColumnFamilies(db_options, path(), &families);
     HPS_RETURN_IF_ERROR(OpenError(listed, path()));
-    if (!read_only()) HPS_RETURN_IF_ERROR(CheckStoreFormat());
+    if (!read_only() && !checks_before_lock) HPS_RETURN_IF_ERROR(CheckStoreFormat());
   }
   if (!read_only()) {
     const absl::Status removed = RemoveTemporaryFiles(env(), path());
@@ -232,12 +234,9 @@ absl::Status Database::CheckStoreFormat() const {
   db_options.paranoid_checks = !damaged_;
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   rocksdb::DB* opened = nullptr;
-  HPS_ASSIGN_OR_RETURN(const rocksdb::Status status, CallRocks(db_options, [&] {
-                         return rocksdb::DB::OpenForReadOnly(
-                             db_options, path(),
-                             {{rocksdb::kDefaultColumnFamilyName, rocks_options_.catalog()}},
-                             &handles, &opened);
-                       }));
+  const rocksdb::Status status = rocksdb::DB::OpenForReadOnly(
+      db_options, path(), {{rocksdb::kDefaultColumnFamilyName, rocks_options_.catalog()}}, &handles,
+      &opened);
   HPS_RETURN_IF_ERROR(OpenError(status, path()));
   const std::unique_ptr<rocksdb::DB> db(opened);
   const absl::Status format = CheckFormat(*db);
@@ -260,17 +259,17 @@ absl::Status Database::CheckThreadsCanStart() const {
                                                  thread_count, " threads: ", tried.message()));
 }
 
-// Opens a database by `open`.
-absl::StatusOr<rocksdb::Status> Database::CallRocks(
-    const rocksdb::DBOptions& options, const std::function<rocksdb::Status()>& open) const {
+// Call this before RocksDB opens the store.
+absl::Status Database::StartThreads() const {
   HPS_RETURN_IF_ERROR(CheckThreadsCanStart());
+  rocksdb::DBOptions db_options = rocks_options_.database();
+  db_options.env = env();
   try {
-    StartBackgroundThreads(options);
-    return open();
-  } catch (const std::system_error& error) {  // the one way std::thread reports it
-    return absl::ResourceExhaustedError(
-        absl::StrCat("store '", path(), "': opening failed: can't start a thread: ", error.what()));
+    StartBackgroundThreads(db_options);
+  } catch (const std::system_error& error) {
+    return NoThread(error);
   }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<rocksdb::Status> Database::OpenRocks(const std::vector<std::string>& families) {
@@ -294,15 +293,23 @@ absl::StatusOr<rocksdb::Status> Database::OpenRocks(const std::vector<std::strin
     // A compaction that reads damage would end all writing, also that of a repair.
     descriptors.back().options.disable_auto_compactions = damaged_;
   }
-  return CallRocks(db_options, [&] {
-    rocksdb::DB* db = nullptr;
-    const rocksdb::Status opened =
+  rocksdb::DB* db = nullptr;
+  try {
+    rocksdb::Status opened =
         read_only()
             ? rocksdb::DB::OpenForReadOnly(db_options, path(), descriptors, &opened_handles_, &db)
             : rocksdb::DB::Open(db_options, path(), descriptors, &opened_handles_, &db);
     db_.reset(db);
     return opened;
-  });
+  } catch (const std::system_error& error) {
+    return NoThread(error);
+  }
+}
+
+// std::thread reports it in this way only.
+absl::Status Database::NoThread(const std::system_error& error) const {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("store '", path(), "': opening failed: can't start a thread: ", error.what()));
 }
 
 absl::Status Database::LoadTables(const Database* former) {

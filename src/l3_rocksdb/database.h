@@ -1,7 +1,7 @@
 // One open RocksDB, and the state that its tables share: catalog, column families, background work.
 //
-// A column family holds what was written to one incarnation since its page files were made. The
-// tables and cursors that read it pin it. The database drops it when the catalog no
+// A column family holds the changes of one incarnation since its page files were made. The tables
+// and cursors that read the family pin it. The database drops it when the catalog no
 // longer names it and the last pin has been released. Thread-safe. The store and everything opened
 // from it share the database.
 //
@@ -18,6 +18,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -198,14 +199,14 @@ class Database : public std::enable_shared_from_this<Database> {
   absl::Status OpenReaderFiles(const Database* former);
   absl::Status Lock();
   absl::Status CheckThreadsCanStart() const;
+  absl::Status StartThreads() const;
   absl::Status CheckStoreFormat() const;
   // The error with the path of the store.
   absl::Status InStore(const absl::Status& error) const {
     return {error.code(), "store '" + path() + "': " + std::string(error.message())};
   }
   absl::StatusOr<rocksdb::Status> OpenRocks(const std::vector<std::string>& families);
-  absl::StatusOr<rocksdb::Status> CallRocks(const rocksdb::DBOptions& options,
-                                            const std::function<rocksdb::Status()>& open) const;
+  absl::Status NoThread(const std::system_error& error) const;
   absl::Status LoadTables(const Database* former);
   absl::Status LoadPages(Family& family, const Database* former) HPS_REQUIRES(mutex_);
   absl::Status CheckNotReplaced(const TableRecord& table);

@@ -96,21 +96,12 @@ class NetworkTest : public testing::Test {
   // Puts other bytes in the place of those of model m, with a right checksum.
   void PutOtherBytes(const std::string& onnx) const {
     const Incarnation id = Catalog().networks.at("m").id;
-    std::vector<std::string> names;
-    ASSERT_TRUE(rocksdb::DB::ListColumnFamilies({}, Options().config.path, &names).ok());
-    std::vector<rocksdb::ColumnFamilyDescriptor> families;
-    for (const std::string& name : names) families.push_back({name, {}});
-    std::vector<rocksdb::ColumnFamilyHandle*> handles;
-    rocksdb::DB* opened = nullptr;
-    ASSERT_TRUE(rocksdb::DB::Open({}, Options().config.path, families, &handles, &opened).ok());
-    const std::unique_ptr<rocksdb::DB> db(opened);
+    RawDatabase raw(Options().config.path);
+    rocksdb::ColumnFamilyHandle* const family = raw.FindFamily(NetworkFamilyName(id));
+    ASSERT_NE(family, nullptr);
     rocksdb::WriteBatch batch;
-    for (rocksdb::ColumnFamilyHandle* handle : handles) {
-      if (handle->GetName() == NetworkFamilyName(id)) PutNetworkBytes(batch, handle, id, onnx);
-    }
-    EXPECT_EQ(batch.Count(), 1U);
-    EXPECT_TRUE(db->Write({}, &batch).ok());
-    for (rocksdb::ColumnFamilyHandle* handle : handles) db->DestroyColumnFamilyHandle(handle);
+    PutNetworkBytes(batch, family, id, onnx);
+    EXPECT_TRUE(raw.db().Write({}, &batch).ok());
   }
 
   const TestDirectory directory_;

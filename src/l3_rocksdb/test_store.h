@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <rocksdb/db.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -27,6 +28,38 @@ inline RocksStoreOptions TestOptions(const std::string& path) {
   options.mode = OpenMode::kCreate;
   return options;
 }
+
+// The database of the closed store at `path`, opened for writing without hps.
+class RawDatabase {
+ public:
+  explicit RawDatabase(const std::string& path) {
+    std::vector<std::string> names;
+    EXPECT_TRUE(rocksdb::DB::ListColumnFamilies({}, path, &names).ok());
+    std::vector<rocksdb::ColumnFamilyDescriptor> families;
+    for (const std::string& name : names) families.push_back({name, {}});
+    rocksdb::DB* opened = nullptr;
+    const rocksdb::Status status = rocksdb::DB::Open({}, path, families, &handles_, &opened);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    db_.reset(opened);
+  }
+  RawDatabase(const RawDatabase&) = delete;
+  RawDatabase& operator=(const RawDatabase&) = delete;
+  ~RawDatabase() {
+    for (rocksdb::ColumnFamilyHandle* handle : handles_) db_->DestroyColumnFamilyHandle(handle);
+  }
+
+  rocksdb::DB& db() { return *db_; }
+  // Null if the database does not have the family.
+  rocksdb::ColumnFamilyHandle* FindFamily(const std::string& name) const {
+    for (rocksdb::ColumnFamilyHandle* handle : handles_)
+      if (handle->GetName() == name) return handle;
+    return nullptr;
+  }
+
+ private:
+  std::unique_ptr<rocksdb::DB> db_;
+  std::vector<rocksdb::ColumnFamilyHandle*> handles_;
+};
 
 // The paths of the page files of the store at `path`.
 inline std::vector<std::string> PageFilesOf(const std::string& path) {

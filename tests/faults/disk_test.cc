@@ -102,8 +102,8 @@ TEST_F(DiskTest, AFullDiskIsAStatusAndAllGoesOnWhenThereIsSpace) {
   EXPECT_LT(full, trials) << "the flow never fitted";
 }
 
-// Where a disk is full (page files: page_file_fault_test): what is written there, by whom, and how
-// many events meet it for certain.
+// Files that meet the full disk, the thread that writes them, and the number of events that write
+// them for certain. Page files: page_file_fault_test.
 struct FullPlace {
   const char* name;
   const char* path;

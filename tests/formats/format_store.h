@@ -1,7 +1,7 @@
 // A small store with one of everything that the format has, and what must be in it.
 //
-// make_format_store writes one to be kept, when the format gets a new version. Every hps of this
-// format must read it (store_format_test), so what is written here changes with the version only.
+// make_format_store writes one that is kept for store_format_test when the format gets a new
+// version. Do not change what it writes without a new version.
 #pragma once
 
 #include <string>
@@ -14,9 +14,9 @@ namespace hps {
 
 RocksStoreOptions FormatStoreOptions(const std::string& path, OpenMode mode);
 
-// Writes the store: tables of each dtype, one empty, one with keys of every size; updated and
-// deleted rows, of which some are merged into a new page file; stream positions; networks; a log
-// that no table file has taken yet; and an import that is staged and ready. `path` must not exist.
+// Writes a store with tables of each dtype, an empty table, keys of every size, updated and deleted
+// rows, stream positions, networks, and a staged import that is ready. A merge has put some of the
+// changes into a new page file; the log alone has the others. `path` must not exist.
 absl::Status MakeFormatStore(const std::string& path);
 
 // The first thing that is not as it was written, or OK. `has_staged`: the import that was staged

@@ -1,18 +1,15 @@
 // A store that was written by earlier code, as it was: a change of the format that forgets to raise
 // its version fails here. Another one has another version, and is refused.
 #include <gtest/gtest.h>
-#include <rocksdb/db.h>
 #include <xxhash.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <memory>
 #include <sstream>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/record_codec.h"
@@ -93,20 +90,12 @@ class StoreFormatTest : public testing::Test {
   }
   // Writes the next format version, to the log only.
   void RaiseFormat() const {
-    std::vector<std::string> names;
-    ASSERT_TRUE(rocksdb::DB::ListColumnFamilies({}, path(), &names).ok());
-    std::vector<rocksdb::ColumnFamilyDescriptor> families;
-    for (const std::string& name : names) families.push_back({name, {}});
-    std::vector<rocksdb::ColumnFamilyHandle*> handles;
-    rocksdb::DB* opened = nullptr;
-    ASSERT_TRUE(rocksdb::DB::Open({}, path(), families, &handles, &opened).ok());
-    const std::unique_ptr<rocksdb::DB> db(opened);
+    RawDatabase raw(path());
     RecordWriter record;
     record.Add(kStoreFormatVersion + 1);
     const std::string covered = "F" + record.text();  // key and payload
     record.Add(uint64_t{XXH3_64bits(covered.data(), covered.size())});
-    EXPECT_TRUE(db->Put({}, "F", record.text()).ok());
-    for (rocksdb::ColumnFamilyHandle* handle : handles) db->DestroyColumnFamilyHandle(handle);
+    EXPECT_TRUE(raw.db().Put({}, "F", record.text()).ok());
   }
 
   TestDirectory directory_;

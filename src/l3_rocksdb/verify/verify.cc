@@ -84,8 +84,8 @@ class ChangeCheck {
   ChangeCheck(Verifier& verifier, const Database::Pin& pin)
       : verifier_(verifier), pin_(pin), name_(pin.family().table.spec.name) {}
 
-  // Reads all changes. A read that fails is tried once more: it may have failed for another reason
-  // than damage. What lies behind damage can't be read in order, so its rows count as lost.
+  // Reads all changes in the order of their keys. Repeats a failed read once, because the reason
+  // may not be damage. The changes after damage can't be read in this order, so they count as lost.
   absl::Status Run();
 
   uint64_t rows_added() const { return rows_added_; }
