@@ -91,14 +91,16 @@ class Triton:
         return self.post(f"/v2/repository/models/{model}/load")
 
     def unload(self, model: str) -> None:
-        """Returns when the model has been unloaded: Triton answers before."""
-        def said() -> int:
-            return self.log.read_text().count(f"successfully unloaded '{model}'")
+        """Returns when every load of the model has ended: Triton answers before. A load that a
+        later one replaced ends in the background, so a line that tells of an end may be its line;
+        until it has ended, the store stays open and the model counts as served."""
+        def ended() -> bool:
+            log = self.log.read_text()
+            return (log.count(f"successfully unloaded '{model}'")
+                    == log.count(f"successfully loaded '{model}'"))
 
-        before = said()
         assert self.post(f"/v2/repository/models/{model}/unload")[0] == 200
-        await_true(lambda: said() > before, lambda: "unloading:\n" + self.log.read_text(),
-                   process=self.process)
+        await_true(ended, lambda: "unloading:\n" + self.log.read_text(), process=self.process)
 
     def add_model(self, name: str, config: pathlib.Path | str, more: str = "") -> None:
         (self.models / name / "1").mkdir(parents=True, exist_ok=True)
