@@ -84,10 +84,7 @@ bool ReadTable(std::string_view key, std::string_view payload, TableRecord& tabl
   table.incarnation = reader.Take<uint64_t>();
   table.row_count = reader.Take<uint64_t>();
   table.order = reader.Take<uint64_t>();
-  table.spec.dim = reader.Take<uint32_t>();
-  table.spec.dtype = static_cast<Dtype>(reader.Take<uint8_t>());
-  const std::span<const std::byte> default_row = AsBytes(reader.TakeText());
-  table.spec.default_row.assign(default_row.begin(), default_row.end());
+  TakeShape(reader, table.spec);
   const uint32_t file_count = reader.Take<uint32_t>();
   for (uint32_t i = 0; i < file_count && reader.good(); ++i)
     table.page_files.push_back(TakePageFile(reader));
@@ -132,14 +129,12 @@ using UsedRecords = std::map<Incarnation, TableRecord>;
 bool ReadUsed(std::string_view payload, TableRecord& used) {
   RecordReader reader(payload);
   used.model_version = reader.Take<uint64_t>();
-  used.update_start.kind = static_cast<UpdateStart::Kind>(reader.Take<uint8_t>());
-  used.update_start.time_ms = reader.Take<int64_t>();
+  const bool has_start = TakeUpdateStart(reader, used.update_start);
   used.update_records_lost = reader.Take<uint64_t>();
   used.import_id = std::string(reader.TakeText());
   used.unordered_hashes = std::string(reader.TakeText());
   const size_t hash_bytes = used.unordered_hashes.size();
-  return reader.AtEnd() && used.update_start.kind <= UpdateStart::Kind::kTime &&
-         (hash_bytes == 0 || hash_bytes == kHashSetBytes);
+  return reader.AtEnd() && has_start && (hash_bytes == 0 || hash_bytes == kHashSetBytes);
 }
 
 absl::Status ReadRecord(std::string_view key, std::string_view value, CatalogContents& contents,
@@ -271,9 +266,8 @@ void PutFormat(rocksdb::WriteBatch& batch) {
 
 void PutTable(rocksdb::WriteBatch& batch, const TableRecord& table) {
   RecordWriter record;
-  record.Add(table.incarnation).Add(table.row_count).Add(table.order).Add(table.spec.dim);
-  record.Add(static_cast<uint8_t>(table.spec.dtype));
-  record.AddText(AsText(table.spec.default_row));
+  record.Add(table.incarnation).Add(table.row_count).Add(table.order);
+  AddShape(table.spec, record);
   record.Add(static_cast<uint32_t>(table.page_files.size()));
   for (const PageFileRecord& file : table.page_files) AddPageFile(file, record);
   record.Add(table.first_file);
@@ -286,8 +280,9 @@ void DeleteTable(rocksdb::WriteBatch& batch, const std::string& name) {
 
 void PutUsed(rocksdb::WriteBatch& batch, const TableRecord& table) {
   RecordWriter record;
-  record.Add(table.model_version).Add(static_cast<uint8_t>(table.update_start.kind));
-  record.Add(table.update_start.time_ms).Add(table.update_records_lost);
+  record.Add(table.model_version);
+  AddUpdateStart(table.update_start, record);
+  record.Add(table.update_records_lost);
   record.AddText(table.import_id).AddText(table.unordered_hashes);
   PutRecord(batch, IncarnationKey(kUsedTag, table.incarnation), record.text());
 }

@@ -3,7 +3,6 @@
 #include <rocksdb/sst_file_reader.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
@@ -121,24 +120,16 @@ class DamagedFileTest : public testing::Test {
     const size_t index = filter + properties->filter_size + kBlockTailBytes;
     switch (part) {
       case Part::kFirstBlock:
-        return Damage(path, 100);
+        return FlipBit(path, 100);
       case Part::kLaterBlock:
-        return Damage(path, 5000);
+        return FlipBit(path, 5000);
       case Part::kFilter:
-        return Damage(path, filter + properties->filter_size / 2);
+        return FlipBit(path, filter + properties->filter_size / 2);
       case Part::kIndex:
-        return Damage(path, index + properties->index_size / 2);
+        return FlipBit(path, index + properties->index_size / 2);
       case Part::kMagic:
-        return Damage(path, std::filesystem::file_size(path) - 1);
+        return FlipBit(path, std::filesystem::file_size(path) - 1);
     }
-  }
-  static void Damage(const std::string& file, size_t byte) {
-    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
-    stream.seekg(static_cast<std::streamoff>(byte));
-    const int value = stream.get() ^ 4;
-    stream.seekp(static_cast<std::streamoff>(byte));
-    stream.put(static_cast<char>(value));
-    ASSERT_TRUE(stream.good()) << file;
   }
 
   // Looks up all keys. Every answer must be right or kLost.

@@ -1,9 +1,9 @@
 // One open RocksDB, and the state that its tables share: catalog, column families, background work.
 //
 // A column family holds the changes of one incarnation since its page files were made. The tables
-// and cursors that read the family pin it. The database drops it when the catalog no
-// longer names it and the last pin has been released. Thread-safe. The store and everything opened
-// from it share the database.
+// and cursors that read the family pin it. The database drops it when the catalog no longer names
+// it and the last pin has been released. Thread-safe. The store and everything opened from it share
+// the database.
 //
 // Lock order: change_mutex_, then Family::write_mutex, then recovery_mutex_, then mutex_.
 #pragma once

@@ -4,7 +4,6 @@
 #include <rocksdb/env.h>
 #include <rocksdb/write_batch.h>
 
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <set>
@@ -83,14 +82,7 @@ class NetworkTest : public testing::Test {
     std::erase_if(
         files, [](const auto& file) { return !file.column_family_name.starts_with("network-"); });
     ASSERT_EQ(files.size(), 1U);
-    std::fstream file(Options().config.path + "/" + files[0].relative_filename,
-                      std::ios::in | std::ios::out | std::ios::binary);
-    const auto middle = static_cast<std::streamoff>(files[0].size / 2);
-    file.seekg(middle);
-    const int value = file.get() ^ 4;
-    file.seekp(middle);
-    file.put(static_cast<char>(value));
-    ASSERT_TRUE(file.good());
+    FlipBit(Options().config.path + "/" + files[0].relative_filename, files[0].size / 2);
   }
 
   // Puts other bytes in the place of those of model m, with a right checksum.

@@ -87,8 +87,7 @@ absl::Status FromRocksStatus(const rocksdb::Status& status, std::string_view wha
 
 bool IsDamage(const rocksdb::Status& status) {
   // A table file with a damaged footer is reported as "not supported".
-  return status.IsCorruption() || status.IsNotSupported() || status.IsNotFound() ||
-         status.IsPathNotFound();
+  return status.IsCorruption() || status.IsNotSupported() || IsGone(status);
 }
 
 bool IsNoSpace(const rocksdb::Status& status) {

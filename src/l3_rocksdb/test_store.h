@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -60,6 +61,15 @@ class RawDatabase {
   std::unique_ptr<rocksdb::DB> db_;
   std::vector<rocksdb::ColumnFamilyHandle*> handles_;
 };
+
+inline void FlipBit(const std::string& file, uint64_t byte, int bit = 2) {
+  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+  stream.seekg(static_cast<std::streamoff>(byte));
+  const int value = stream.get() ^ (1 << bit);
+  stream.seekp(static_cast<std::streamoff>(byte));
+  stream.put(static_cast<char>(value));
+  ASSERT_TRUE(stream.flush()) << file;
+}
 
 // The paths of the page files of the store at `path`.
 inline std::vector<std::string> PageFilesOf(const std::string& path) {

@@ -19,8 +19,7 @@ constexpr uint32_t kManifestVersion = 7;
 
 void AddTable(RecordWriter& record, const StagedTable& table) {
   record.AddText(table.spec.name).Add(table.incarnation).Add(table.row_count);
-  record.Add(table.spec.dim).Add(static_cast<uint8_t>(table.spec.dtype));
-  record.AddText(AsText(table.spec.default_row));
+  AddShape(table.spec, record);
   record.Add(static_cast<uint32_t>(table.files.size()));
   for (const StagedPageFile& file : table.files) {
     record.AddText(file.name);
@@ -41,10 +40,7 @@ bool TakeTable(RecordReader& reader, StagedTable& table) {
   table.spec.name = std::string(reader.TakeText());
   table.incarnation = reader.Take<uint64_t>();
   table.row_count = reader.Take<uint64_t>();
-  table.spec.dim = reader.Take<uint32_t>();
-  table.spec.dtype = static_cast<Dtype>(reader.Take<uint8_t>());
-  const std::span<const std::byte> default_row = AsBytes(reader.TakeText());
-  table.spec.default_row.assign(default_row.begin(), default_row.end());
+  TakeShape(reader, table.spec);
   const uint32_t count = reader.Take<uint32_t>();
   // The checksum was correct, so `count` is as written; the reader ends at the end of the bytes.
   for (uint32_t i = 0; i < count && reader.good(); ++i) {
@@ -111,7 +107,7 @@ bool IsReplacedBy(const StagedImport& import, const std::set<std::string>& names
 std::string EncodeStagedImport(const StagedImport& import) {
   RecordWriter record;
   record.Add(kManifestMagic).Add(kManifestVersion).Add(import.order);
-  record.Add(static_cast<uint8_t>(import.update_start.kind)).Add(import.update_start.time_ms);
+  AddUpdateStart(import.update_start, record);
   record.AddText(import.import_id);
   record.Add(static_cast<uint8_t>(import.network.has_value() ? 1 : 0));
   record.Add(static_cast<uint32_t>(import.tables.size()));
@@ -139,9 +135,7 @@ absl::StatusOr<StagedImport> DecodeStagedImport(std::string_view bytes) {
     return absl::FailedPreconditionError("a staged import was made by another version of hps");
   StagedImport import;
   import.order = reader.Take<uint64_t>();
-  import.update_start.kind = static_cast<UpdateStart::Kind>(reader.Take<uint8_t>());
-  import.update_start.time_ms = reader.Take<int64_t>();
-  if (import.update_start.kind > UpdateStart::Kind::kTime) return damaged;
+  if (!TakeUpdateStart(reader, import.update_start)) return damaged;
   import.import_id = std::string(reader.TakeText());
   if (!import.import_id.empty() && !ValidateImportId(import.import_id).ok()) return damaged;
   const bool has_network = reader.Take<uint8_t>() != 0;

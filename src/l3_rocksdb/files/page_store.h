@@ -35,8 +35,8 @@ std::string PageFilePath(const std::string& store, Incarnation incarnation, uint
 using PageFileSet = std::set<std::pair<Incarnation, uint64_t>>;
 void AddPageFiles(const TableRecord& table, PageFileSet& files);
 
-// Opens the page files of a table. They are read past the system's
-// page cache if the reader caches their pages, or if `direct`. Errors: those of PageTable::Open.
+// Opens the page files of a table. They are read past the system's page cache if the reader caches
+// their pages, or if `direct`. Errors: those of PageTable::Open.
 absl::StatusOr<std::shared_ptr<const FamilyPages>> OpenPages(
     const std::string& store, const TableRecord& table, bool direct,
     const std::shared_ptr<PageReader>& reader);

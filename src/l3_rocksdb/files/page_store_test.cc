@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
-#include <fstream>
 #include <random>
 #include <set>
 #include <thread>
@@ -196,15 +195,6 @@ TEST_F(PageStoreTest, AMissingFileIsLost) {
   EXPECT_EQ(OutcomeOf(10, 2), FetchOutcome::kHit);
 }
 
-void FlipByte(const std::string& path, uint64_t offset) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekg(static_cast<std::streamoff>(offset));
-  const int byte = file.get();
-  file.seekp(static_cast<std::streamoff>(offset));
-  file.put(static_cast<char>(byte ^ 4));
-  ASSERT_TRUE(file.flush()) << path;
-}
-
 class PageDamageTest : public PageStoreTest {
  protected:
   static constexpr uint64_t kPageBytes = 4096;  // of rows of 32 bytes
@@ -216,7 +206,7 @@ class PageDamageTest : public PageStoreTest {
     StampedRows changed(1, kPageDim * 4, {10, 600}, 5);
     const std::vector<Key> deletes = {12, 602};
     ASSERT_TRUE(table_->Write({.upserts = changed.batch(), .deletes = deletes}).ok());
-    FlipByte(PageFiles()[0], kPageBytes + kPage * kPageBytes + 1000);
+    FlipBit(PageFiles()[0], kPageBytes + kPage * kPageBytes + 1000);
   }
   // Every answer must be right or "lost"; returns the keys that are lost.
   std::set<Key> LostKeys() {
@@ -298,7 +288,7 @@ TEST_F(PageDamageTest, DamagedChangesAreLost) {
     if (largest.empty() || entry.file_size() > std::filesystem::file_size(largest))
       largest = entry.path().string();
   }
-  FlipByte(largest, std::filesystem::file_size(largest) / 3);
+  FlipBit(largest, std::filesystem::file_size(largest) / 3);
   Reopen();
   const FetchedRows fetched(*table_, keys);
   ASSERT_TRUE(fetched.counts.ok()) << fetched.counts.status();

@@ -448,10 +448,10 @@ absl::StatusOr<std::vector<std::string>> Repair(
   writer.mode = OpenMode::kReadWrite;
   HPS_ASSIGN_OR_RETURN(const std::shared_ptr<Database> database, Database::OpenDamaged(writer));
   MutexLock lock(database->change_mutex());
+  const CatalogContents catalog = database->catalog();
   std::vector<std::string> removed;
   for (const auto& [model, id] : networks) {
     // Another process may have imported or dropped the model since it was read.
-    const CatalogContents catalog = database->catalog();
     const auto current = catalog.networks.find(model);
     if (current == catalog.networks.end() || current->second.id != id) continue;
     HPS_RETURN_IF_ERROR(database->DropNetwork(model));

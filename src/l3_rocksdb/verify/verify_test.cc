@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <random>
 
 #include "l3_rocksdb/files/manifest_mark.h"
@@ -57,14 +56,6 @@ class VerifyTest : public testing::Test {
     }
     std::sort(files.begin(), files.end());
     return files;
-  }
-  static void FlipBit(const std::string& file, uint64_t byte, int bit) {
-    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
-    stream.seekg(static_cast<std::streamoff>(byte));
-    const int value = stream.get() ^ (1 << bit);
-    stream.seekp(static_cast<std::streamoff>(byte));
-    stream.put(static_cast<char>(value));
-    ASSERT_TRUE(stream.good()) << file;
   }
   static constexpr Version kChanged = 5;
   // Writes rows, which opening then flushes to a table file.
