@@ -31,13 +31,10 @@ struct RedisConfig {
   std::string key_prefix = "hps";
   uint32_t connections_per_node = 4;
   bool replica_reads = false;  // of a cluster: fetch from replicas, where there are any
-  // Of each table, spread over a cluster's slots; 0 = 64, with hugectr_import_id 8.
-  uint32_t partitions = 0;
+  uint32_t partitions = 0;     // of each table, spread over a cluster's slots; 0 = 64
   std::chrono::nanoseconds timeout = std::chrono::milliseconds(100);  // of each wait for a node
   std::chrono::nanoseconds write_timeout{0};  // of each change or insertion; 0 = 10 x timeout
   std::chrono::nanoseconds expire_after{0};   // of a row; 0 = never
-  // Tables imported under this id are read where HugeCTR HPS wrote them; nothing is written.
-  std::string hugectr_import_id;
 };
 
 }  // namespace hps

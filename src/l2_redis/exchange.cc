@@ -75,8 +75,7 @@ bool Exchange::OnValue(ReplyPlace place, const ReplyValue& value) {
     return sink().OnValue(current().request, place.depth == 0 ? replies_ : place.index, value);
   if (place.depth != 0) return false;
   const RedisError error = RedisErrorOf(value.text);
-  if (error == RedisError::kNoScript || error == RedisError::kOutOfMemory ||
-      error == RedisError::kWrongType) {
+  if (error == RedisError::kNoScript || error == RedisError::kOutOfMemory) {
     sink().OnRefused(current().request, replies_, error);
     return true;
   }

@@ -43,7 +43,7 @@ class RequestSink {
   virtual bool OnArray(size_t request, size_t count) = 0;
   // `index` is the element's in the array, else the reply's in the request.
   virtual bool OnValue(size_t request, size_t index, const ReplyValue& value) = 0;
-  // An error reply: kNoScript, kOutOfMemory or kWrongType. The request counts as answered.
+  // An error reply: kNoScript or kOutOfMemory. The request counts as answered.
   virtual void OnRefused(size_t request, size_t index, RedisError error) = 0;
 };
 

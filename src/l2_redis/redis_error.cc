@@ -14,7 +14,6 @@ RedisError RedisErrorOf(std::string_view text) {
   if (code == "TRYAGAIN") return RedisError::kTryAgain;
   if (code == "NOSCRIPT") return RedisError::kNoScript;
   if (code == "OOM" || code == "MISCONF") return RedisError::kOutOfMemory;
-  if (code == "WRONGTYPE") return RedisError::kWrongType;
   return RedisError::kNode;
 }
 

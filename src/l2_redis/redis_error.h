@@ -16,7 +16,6 @@ enum class RedisError : uint8_t {
   kTryAgain,     // the slot is being moved, and some of the keys are not here
   kNoScript,     // the script has to be sent
   kOutOfMemory,  // nothing is written: maxmemory is reached, or the disk of snapshots fails
-  kWrongType,    // the name has a value of another type, which something else wrote
   kNode,         // the node can't serve: CLUSTERDOWN, LOADING, READONLY, NOAUTH, anything else
 };
 

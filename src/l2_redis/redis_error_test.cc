@@ -12,7 +12,6 @@ TEST(RedisErrorTest, KnowsWhatServersSay) {
   EXPECT_EQ(RedisErrorOf("NOSCRIPT No matching script."), RedisError::kNoScript);
   EXPECT_EQ(RedisErrorOf("OOM command not allowed"), RedisError::kOutOfMemory);
   EXPECT_EQ(RedisErrorOf("MISCONF Redis is configured to save"), RedisError::kOutOfMemory);
-  EXPECT_EQ(RedisErrorOf("WRONGTYPE Operation against a key"), RedisError::kWrongType);
   for (const char* text :
        {"CLUSTERDOWN The cluster is down", "LOADING Redis is loading", "READONLY You can't write",
         "NOAUTH Authentication required.", "ERR x", "", "MOVEDX"}) {

@@ -1,12 +1,9 @@
 #include "tier/redis_tier.h"
 
 #include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "base/macros.h"
 #include "l2_redis/hugectr_redis.h"
-#include "l2_redis/hugectr_table.h"
 #include "l2_redis/redis_client.h"
 #include "l2_redis/redis_fetch.h"
 #include "l2_redis/redis_table.h"
@@ -23,11 +20,6 @@ size_t PartitionCount(const RedisConfig& config) {
   constexpr uint32_t kDefault = 64;
   if (!config.cluster) return 1;
   return config.partitions == 0 ? kDefault : config.partitions;
-}
-
-// HugeCTR divides a table without a cluster, too.
-uint32_t HugectrPartitionCount(const RedisConfig& config) {
-  return config.partitions == 0 ? kHugectrPartitionsDefault : config.partitions;
 }
 
 uint64_t ExpireAfterMs(const RedisConfig& config) {
@@ -56,36 +48,6 @@ absl::StatusOr<OpenedSharedTable> OpenShared(const std::shared_ptr<RedisClient>&
   return OpenedSharedTable{.table = std::move(table), .shared = shared};
 }
 
-// Only the table that was imported under the id may have rows there. One that has changed since
-// must not: a lookup could find an older row in Redis than an earlier lookup has found in level 3.
-absl::StatusOr<OpenedSharedTable> OpenHugectrTable(const std::shared_ptr<RedisClient>& client,
-                                                   const RedisConfig& config,
-                                                   const TableInfo& info) {
-  HPS_RETURN_IF_ERROR(ValidateTableSpec(info.spec));
-  if (info.import_id != config.hugectr_import_id) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "it was not imported under l2.redis.hugectr_import_id = '", config.hugectr_import_id, "'"));
-  }
-  if (!info.positions.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the store has read its update stream since its import, or was changed directly, and Redis "
-        "has the rows of before (l2.redis.hugectr_import_id = '",
-        config.hugectr_import_id,
-        "'): import the rows that HugeCTR HPS has in Redis now, under another import id"));
-  }
-  if (info.spec.dtype != Dtype::kFloat32) {
-    return absl::FailedPreconditionError(
-        "its rows are not float32, as those of HugeCTR HPS in Redis are "
-        "(l2.redis.hugectr_import_id)");
-  }
-  return OpenedSharedTable{
-      .table = std::make_unique<HugectrTable>(
-          client, HugectrTable::Options{.table = info.spec.name,
-                                        .partition_count = HugectrPartitionCount(config),
-                                        .row_bytes = info.spec.row_bytes(),
-                                        .reads_replicas = config.replica_reads})};
-}
-
 class RedisLossyTier final : public LossyTier {
  public:
   RedisLossyTier(std::shared_ptr<RedisClient> client, RedisConfig config)
@@ -97,9 +59,6 @@ class RedisLossyTier final : public LossyTier {
                                                         Incarnation incarnation,
                                                         uint64_t /*bytes_max*/) override {
     HPS_RETURN_IF_ERROR(ValidateTableSpec(spec));
-    if (!config_.hugectr_import_id.empty()) {
-      return OpenHugectrTable(client_, config_, {.spec = spec}).status();
-    }
     const RedisTable::Options options = {.key_prefix = config_.key_prefix,
                                          .partition_count = PartitionCount(config_),
                                          .incarnation = incarnation,
@@ -165,8 +124,6 @@ absl::StatusOr<RedisTier> MakeRedisTier(const RedisConfig& config) {
                    .statistics = [client] { return client->Statistics(); },
                    .open_shared =
                        [client, config](const SharedTableStart& start, bool writes_changes) {
-                         if (!config.hugectr_import_id.empty())
-                           return OpenHugectrTable(client, config, start.info);
                          return OpenShared(client, config, start, writes_changes);
                        }};
 }

@@ -49,39 +49,11 @@ class RowNames {
 // The positions of a batch's keys, grouped by partition. Reused by each thread for its batches.
 struct KeyGroups {
   // From the first position to the last, or (for writes, so that the last duplicate wins) reversed.
-  void Group(const RowNames& names, std::span<const Key> keys, bool reversed) {
-    GroupBy(names.partition_count(), keys, reversed,
-            [&names](Key key) { return names.PartitionOf(key); });
-  }
-  // `partition_of_key`: of a Key, below partition_count.
-  template <typename PartitionOfKey>
-  void GroupBy(size_t partition_count, std::span<const Key> keys, bool reversed,
-               const PartitionOfKey& partition_of_key);
+  void Group(const RowNames& names, std::span<const Key> keys, bool reversed);
 
   std::vector<uint32_t> positions;  // [keys], by partition
   std::vector<uint32_t> begins;     // [partitions + 1], in `positions`
   std::vector<uint16_t> partition_of;
 };
-
-template <typename PartitionOfKey>
-void KeyGroups::GroupBy(size_t partition_count, std::span<const Key> keys, bool reversed,
-                        const PartitionOfKey& partition_of_key) {
-  const size_t count = keys.size();
-  begins.assign(partition_count + 1, 0);
-  partition_of.resize(count);
-  positions.resize(count);
-  for (size_t i = 0; i < count; ++i) {
-    partition_of[i] = static_cast<uint16_t>(partition_of_key(keys[i]));
-    ++begins[partition_of[i] + 1u];
-  }
-  for (size_t p = 1; p < begins.size(); ++p) begins[p] += begins[p - 1];
-  std::vector<uint32_t>& next = begins;  // moved forward, and back again below
-  for (size_t step = 0; step < count; ++step) {
-    const size_t i = reversed ? count - 1 - step : step;
-    positions[next[partition_of[i]]++] = static_cast<uint32_t>(i);
-  }
-  for (size_t p = begins.size() - 1; p > 0; --p) begins[p] = begins[p - 1];
-  begins[0] = 0;
-}
 
 }  // namespace hps

@@ -16,7 +16,7 @@
 namespace hps {
 
 // Takes answers that are one number each, -1 for a change that was lost, and notes the requests
-// that were refused. What can't be written for its type is removed as where there is no room.
+// that were refused.
 class RedisCountSink final : public RequestSink {
  public:
   bool OnArray(size_t, size_t) override { return false; }

@@ -136,6 +136,9 @@ absl::Status ReadSetting(const FileContext& file, const std::string& full_name,
                          const toml::key& key, const toml::node& node, SettingGroup& group) {
   const Setting* setting = FindSetting(group.settings, full_name);
   if (setting == nullptr) {
+    const std::string_view advice = AdviceOnRetired(full_name);
+    if (!advice.empty())
+      return InvalidAt(file, key.source(), absl::StrCat(full_name, ": ", std::string(advice)));
     const size_t dot = full_name.rfind('.');
     const std::string section = dot == std::string::npos ? "" : full_name.substr(0, dot);
     return InvalidAt(file, key.source(),

@@ -117,25 +117,6 @@ absl::Status CheckRedisTls(const RedisConfig& redis) {
   return absl::OkStatus();
 }
 
-// Rows of HugeCTR have no versions, so a change can't be told from what was there before.
-absl::Status CheckHugectrImportId(const Config& config) {
-  const std::string& id = config.l2.redis.hugectr_import_id;
-  if (id.empty()) return absl::OkStatus();
-  if (const absl::Status valid = ValidateImportId(id); !valid.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("l2.redis.hugectr_import_id: ", valid.message()));
-  }
-  if (config.l2.kind != L2Kind::kRedis) {
-    return absl::InvalidArgumentError(
-        "l2.redis.hugectr_import_id needs l2.kind = \"redis\": rows of HugeCTR are not copied "
-        "into memory");
-  }
-  if (config.update.brokers.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "l2.redis.hugectr_import_id and update.brokers can't both be set: rows of HugeCTR have no "
-      "versions, so an older row could follow a newer one");
-}
-
 absl::Status CheckRedis(const Config& config) {
   const RedisConfig& redis = config.l2.redis;
   if (redis.nodes.empty())
@@ -236,7 +217,6 @@ absl::Status ValidateConfig(const Config& given) {
   if (HasMemory(config.l2.kind)) {
     HPS_RETURN_IF_ERROR(CheckBudgets(config, "l2", config.l2.bytes_max, &TableConfig::l2_bytes));
   }
-  HPS_RETURN_IF_ERROR(CheckHugectrImportId(config));
   if (HasRedis(config.l2.kind)) HPS_RETURN_IF_ERROR(CheckRedis(config));
   HPS_RETURN_IF_ERROR(CheckSharedGroup(config));
   return CheckBudgets(config, "l1", config.l1.bytes_max, &TableConfig::l1_bytes);

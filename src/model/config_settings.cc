@@ -23,6 +23,17 @@ constexpr DurationCodec kServerTimeout = {milliseconds(1), hours(24)};
 constexpr uint64_t kCountMax = uint64_t{1} << 40;
 constexpr uint64_t kBytesInFlightMin = uint64_t{4} << 20;
 
+// A setting that is none any more, and what to do about a file that has it.
+struct RetiredSetting {
+  std::string_view name;
+  std::string_view advice;
+};
+constexpr RetiredSetting kRetiredSettings[] = {
+    {"l2.redis.hugectr_import_id",
+     "hps does not answer from HugeCTR's Redis any more: remove this setting, and import the "
+     "tables with `hps import --config FILE --model MODEL --from redis://HOST:PORT --partitions N` "
+     "(docs/from_hugectr.md)"}};
+
 template <typename Codec, typename T>
 class CodedValue final : public SettingValue {
  public:
@@ -150,8 +161,7 @@ void AddRedis(RedisConfig& redis, SettingList& list) {
            "Read rows from the replicas of a cluster. A row may then go back to its value before "
            "a change for as long as replicas lag behind their masters.");
   list.Add("partitions", redis.partitions, IntegerCodec<uint32_t>{0, kRedisPartitionsMax},
-           "Parts of each table in a cluster, spread evenly over its slots. 0 = 64; with "
-           "`hugectr_import_id`, 8.");
+           "Parts of each table in a cluster, spread evenly over its slots. 0 = 64.");
   list.Add("timeout", redis.timeout, DurationCodec{milliseconds(1), hours(1)},
            "Longest wait for a node's answer. A node that takes longer is bypassed.");
   list.Add("write_timeout", redis.write_timeout, DurationCodec{Duration(0), hours(1)},
@@ -159,11 +169,6 @@ void AddRedis(RedisConfig& redis, SettingList& list) {
            "altogether; 0 = ten times `timeout`.");
   list.Add("expire_after", redis.expire_after, DurationCodec{Duration(0), hours(24 * 365)},
            "Redis forgets a row this long after it was inserted; 0 = never.");
-  list.Add("hugectr_import_id", redis.hugectr_import_id, TextCodec{},
-           "Rows that HugeCTR HPS wrote into Redis are read, and nothing is written there: those "
-           "of tables that were imported under this import id and have not changed since. "
-           "`partitions` is HugeCTR's `num_partitions`, whose default is 8. Other tables have no "
-           "level 2. Not set = hps fills Redis itself.");
 }
 
 void AddL1(L1Config& l1, SettingList& list) {
@@ -401,6 +406,12 @@ std::vector<Setting> SettingsOf(TableConfig& table) {
            "NumPy file of keys, hottest first. Level 1 loads as many as fit at start, before "
            "`l1.preload`.");
   return list.Take();
+}
+
+std::string_view AdviceOnRetired(std::string_view name) {
+  for (const RetiredSetting& retired : kRetiredSettings)
+    if (retired.name == name) return retired.advice;
+  return "";
 }
 
 absl::Status CheckSetting(const Setting& setting) {

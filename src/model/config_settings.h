@@ -56,6 +56,9 @@ std::vector<Setting> SettingsOf(Config& config);
 std::vector<Setting> SettingsOf(ModelConfig& model);
 std::vector<Setting> SettingsOf(TableConfig& table);
 
+// What to do about a file that has this setting, which is none any more; "" for every other name.
+std::string_view AdviceOnRetired(std::string_view name);
+
 // Applies `setting.value->Check()`. The error's message begins with the setting's name and value.
 absl::Status CheckSetting(const Setting& setting);
 

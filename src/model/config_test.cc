@@ -323,7 +323,7 @@ TEST_F(ConfigTest, LevelTwoOnRedis) {
       "[l2]\nkind = \"redis\"\n[l2.redis]\nnodes = [\"a:1\", \"[::1]:2\", \"unix:/s\"]\n"
       "cluster = true\nuser = \"me\"\npassword_file = \"secret\"\nkey_prefix = \"p\"\n"
       "connections_per_node = 3\npartitions = 5\ntimeout = \"7ms\"\nexpire_after = \"1h\"\n"
-      "write_timeout = \"8ms\"\nreplica_reads = true\nhugectr_import_id = \"v1\"\n"
+      "write_timeout = \"8ms\"\nreplica_reads = true\n"
       "[[model]]\nname = \"m\"\n[[model.table]]\nname = \"t\"\nl2_share = 0.0\n");
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->l2.kind, L2Kind::kRedis);
@@ -341,9 +341,7 @@ TEST_F(ConfigTest, LevelTwoOnRedis) {
   EXPECT_EQ(redis.expire_after, std::chrono::hours(1));
   const auto again = Load(PrintConfig(*config));
   ASSERT_TRUE(again.ok()) << again.status();
-  EXPECT_EQ(redis.hugectr_import_id, "v1");
   EXPECT_EQ(again->l2.redis.nodes, redis.nodes);
-  EXPECT_EQ(again->l2.redis.hugectr_import_id, "v1");
   EXPECT_EQ(again->l2.redis.password_file, redis.password_file);
 }
 
@@ -386,12 +384,6 @@ TEST_F(ConfigTest, LevelTwoOnRedisThatCannotBe) {
     ExpectInvalid(redis + "key_prefix = \"" + prefix + "\"\n", "", {"key_prefix", "braces"});
   ExpectInvalid(redis + "timeout = \"0s\"\n", "4:11", {"l2.redis.timeout", "1ms"});
   ExpectInvalid(redis + "partitions = 4097\n", "4:14", {"l2.redis.partitions"});
-  const std::string hugectr = redis + "hugectr_import_id = \"v1\"\n";
-  ExpectInvalid(hugectr + "[update]\nbrokers = [\"a:1\"]\n", "",
-                {"l2.redis.hugectr_import_id", "update.brokers", "no versions"});
-  ExpectInvalid("[l2]\nkind = \"memory+redis\"\n[l2.redis]\nhugectr_import_id = \"v1\"\n", "",
-                {"l2.redis.hugectr_import_id", "l2.kind = \"redis\""});
-  ExpectInvalid(redis + "hugectr_import_id = \"a b\"\n", "", {"l2.redis.hugectr_import_id"});
   ExpectInvalid(redis + "node = []\n", "4:1", {"did you mean 'nodes'"});
   ExpectInvalid(redis +
                     "[[model]]\nname = \"m\"\n[[model.table]]\nname = \"t\"\n"
@@ -448,6 +440,20 @@ TEST_F(ConfigTest, AnOldNameIsReadWithAWarning) {
   ExpectInvalid("[l2]\noverflow_margin = 2.0\n", "2:19", {"l2.evict_from = 2.0", "0.01 to 1.0"});
   ExpectInvalid("[l2]\nevict_from = 0.9\noverflow_margin = 0.9\n", "3:1",
                 {"'l2.evict_from' is given twice", "'l2.overflow_margin'"});
+}
+
+// Whatever its value, and whether or not Redis is in use.
+TEST_F(ConfigTest, ARetiredSettingIsRefusedWithWhatToDo) {
+  for (const std::string value : {"\"v1\"", "\"\"", "3"}) {
+    EXPECT_EQ(Load("[l2.redis]\nnodes = [\"a:1\"]\nhugectr_import_id = " + value + "\n").status(),
+              absl::InvalidArgumentError(
+                  path_ +
+                  ":3:1: l2.redis.hugectr_import_id: hps does not answer from HugeCTR's Redis any "
+                  "more: remove this setting, and import the tables with `hps import --config FILE "
+                  "--model MODEL --from redis://HOST:PORT --partitions N` (docs/from_hugectr.md)"));
+  }
+  ExpectInvalid("[l2]\nhugectr_import_id = \"v1\"\n", "2:1",
+                {"unknown setting 'l2.hugectr_import_id'"});
 }
 
 TEST_F(ConfigTest, TheFileItself) {

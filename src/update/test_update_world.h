@@ -116,10 +116,10 @@ class UpdateWorld {
   }
 
   // Makes the table's levels, and makes it live.
-  void Load(std::unique_ptr<LossyTable> l2 = std::make_unique<PlainLossyTable>()) {
+  void Load() {
     LiveTable::Parts parts;
     parts.l3 = *store.OpenTable("m/t");
-    parts.l2 = WithFaults(std::move(l2), &l2_faults);
+    parts.l2 = WithFaults(std::make_unique<PlainLossyTable>(), &l2_faults);
     live_ = *LiveTable::Create(std::move(parts));
     AttachL1(0);
     EXPECT_TRUE(registry.FindOrAdd("m").Publish({live_}).ok());
