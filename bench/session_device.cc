@@ -16,6 +16,8 @@
 #include "base/executor.h"
 #include "base/macros.h"
 #include "bench/measure.h"
+#include "bench/redis/unused_redis.h"
+#include "bench/report.h"
 #include "l2_memory/memory_tier.h"
 #include "query/session_factory.h"
 #include "serving/l2_pinner.h"
@@ -38,15 +40,20 @@ uint64_t RowWord(Key key, size_t word) {
   return static_cast<uint64_t>(key) + word * 0x9e3779b97f4a7c15;
 }
 
-// One table: all rows in level 2, nine tenths of them in the cache of each device, and no others
+// One table: all rows in memory, nine tenths of them in the cache of each device, and no others
 // can get in: the fence refuses every promotion, so that each call misses what it is meant to. One
 // session for each device.
 class Model {
  public:
-  // With `pins`, the devices can read level 2 by themselves.
+  // With `pins`, the devices can read level 2 by themselves. With `has_redis`, level 2 has a part
+  // on Redis behind the memory, which is empty and never asked.
   static absl::StatusOr<std::unique_ptr<Model>> Create(std::span<DeviceCache* const> caches,
-                                                       size_t row_count, bool pins) {
+                                                       size_t row_count, bool pins,
+                                                       bool has_redis = false) {
     auto model = std::unique_ptr<Model>(new Model);
+    if (has_redis) {
+      HPS_ASSIGN_OR_RETURN(model->redis_, MakeUnusedRedis());
+    }
     HPS_ASSIGN_OR_RETURN(model->pin_, WorkerPool::Create({.name = "pin"}));
     if (pins) {
       model->pinner_ = std::make_unique<L2Pinner>(
@@ -95,7 +102,13 @@ class Model {
     parts.l3 = std::make_unique<PlainDurableTable>(spec);
     const size_t capacity = row_count + row_count / 4;  // no partition is too small for its share
     HPS_ASSIGN_OR_RETURN(
-        parts.l2, tier_->OpenTable(spec, 1, MemoryTierBytesFor(capacity, kRowBytes, l2_options_)));
+        std::unique_ptr<LossyTable> l2,
+        tier_->OpenTable(spec, 1, MemoryTierBytesFor(capacity, kRowBytes, l2_options_)));
+    parts.l2.push_back({.table = std::move(l2)});
+    if (redis_.tier != nullptr) {
+      HPS_ASSIGN_OR_RETURN(l2, redis_.tier->OpenTable(spec, 1, 0));
+      parts.l2.push_back({.table = std::move(l2), .tier = redis_.tier.get()});
+    }
     HPS_ASSIGN_OR_RETURN(table_, LiveTable::Create(std::move(parts)));
     for (size_t i = 0; i < caches.size(); ++i) {
       HPS_ASSIGN_OR_RETURN(
@@ -137,7 +150,7 @@ class Model {
       all.push_back(key);
       (key % kMissEvery == 0 ? missing : cached).push_back(key);
     }
-    HPS_RETURN_IF_ERROR(table_->l2()->Insert(BatchOf(all), 0).status());
+    HPS_RETURN_IF_ERROR(table_->l2()[0].table().Insert(BatchOf(all), 0).status());
     for (size_t i = 0; i < cache_count; ++i) {
       absl::Status inserted = table_->l1(i)->InsertIfAbsent(BatchOf(cached), 0).status();
       if (absl::IsResourceExhausted(inserted)) {  // the writer's staging is full
@@ -166,6 +179,7 @@ class Model {
   std::unique_ptr<Executor> pin_;
   MemoryTierOptions l2_options_{};
   std::unique_ptr<LossyTier> tier_;
+  RedisTier redis_;
   size_t thread_count_ = 0;
   std::vector<std::byte> rows_;
   std::vector<Key> missing_;
@@ -362,6 +376,53 @@ absl::StatusOr<std::unique_ptr<DeviceCache>> MakeCache(int device, size_t row_co
   return factory.Make({.device = device, .bytes_max = SessionOnDeviceBytes(*sizing, row_count)});
 }
 
+// Calls of a session whose level 2 is memory and then Redis, beside one with memory alone; a tenth
+// of the keys is missing in level 1.
+absl::Status MeasureTwoParts(int device_number, Device& device, const SessionOnDeviceSizes& sizes,
+                             std::vector<Result>* results) {
+  std::array<std::unique_ptr<DeviceCache>, 2> caches;
+  std::array<std::unique_ptr<Model>, 2> models;
+  std::vector<Measurement> measurements;
+  for (const size_t i : {0, 1}) {
+    HPS_ASSIGN_OR_RETURN(caches[i], MakeCache(device_number, sizes.row_count));
+    DeviceCache* const cache = caches[i].get();
+    auto model = Model::Create({&cache, 1}, sizes.row_count, true, /*has_redis=*/i == 1);
+    if (absl::IsUnimplemented(model.status())) {
+      results->push_back(
+          SkippedResult("lookup_memory_redis", "us", std::string(model.status().message())));
+      return absl::OkStatus();
+    }
+    HPS_ASSIGN_OR_RETURN(models[i], std::move(model));
+    measurements.emplace_back(*cache, device, *models[i], 0);
+    HPS_RETURN_IF_ERROR(measurements[i].Prepare(std::ranges::max(sizes.batches)));
+  }
+  for (const size_t key_count : sizes.batches) {
+    HPS_ASSIGN_OR_RETURN(const Batch batch,
+                         measurements[0].MakeBatch(key_count, true, sizes.row_count));
+    std::array<std::vector<double>, 2> us;
+    for (Measurement& measurement : measurements)
+      HPS_RETURN_IF_ERROR(measurement.CheckRows(batch, 0));
+    const size_t warm_up_runs = sizes.runs / 10 + 3;
+    for (size_t run = 0; run < warm_up_runs + sizes.runs; ++run) {
+      for (const size_t i : {run % 2, 1 - run % 2}) {
+        HPS_ASSIGN_OR_RETURN(const double call_us, measurements[i].TimeCall(batch, run));
+        if (run >= warm_up_runs) us[i].push_back(call_us);
+      }
+    }
+    Result result = MakeResult("lookup_memory_redis", "us", Median(us[1]), Median(us[0]));
+    result.params = {{"dim", absl::StrCat(kDim)},
+                     {"keys", absl::StrCat(key_count)},
+                     {"missing", "10 %"},
+                     {"rows", absl::StrCat(sizes.row_count)}};
+    result.target = "<= 1.05";
+    result.p50 = result.figure;
+    result.p99 = Quantile(us[1], 0.99);
+    result.runs = sizes.runs;
+    results->push_back(std::move(result));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 uint64_t SessionOnDeviceBytes(const DeviceCache& cache, size_t row_count) {
@@ -439,6 +500,7 @@ absl::StatusOr<std::vector<Result>> RunSessionOnDevice(const Options& options) {
   HPS_ASSIGN_OR_RETURN(const auto device, OpenDevice(options.device));
   HPS_ASSIGN_OR_RETURN(const auto cache, MakeCache(options.device, sizes.row_count));
   HPS_ASSIGN_OR_RETURN(auto results, MeasureSessionOnDevice(*cache, *device, sizes));
+  if (!options.full) HPS_RETURN_IF_ERROR(MeasureTwoParts(options.device, *device, sizes, &results));
   const auto second = OpenDevice(options.device + 1);
   if (!second.ok()) return results;
   HPS_ASSIGN_OR_RETURN(const auto second_cache, MakeCache(options.device + 1, sizes.row_count));

@@ -34,7 +34,8 @@ absl::StatusOr<std::vector<Result>> MeasureSessionsOnTwo(std::array<DeviceCache*
                                                          std::array<Device*, 2> devices,
                                                          const SessionOnDeviceSizes& sizes);
 
-// On the GPU that the options name, and on it and the next one where there is one. Errors:
+// On the GPU that the options name; on it with a part of level 2 on Redis behind the memory, beside
+// memory alone; and on it and the next one where there is one. Errors:
 // UNIMPLEMENTED, UNAVAILABLE: a sentence where there is none.
 absl::StatusOr<std::vector<Result>> RunSessionOnDevice(const Options& options);
 

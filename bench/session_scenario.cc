@@ -1,5 +1,6 @@
-// What a session costs over its levels: 26 tables in one call, every row in level 2, against the 26
-// fetches alone. With a device: see session_device.h.
+// What a session costs over its levels: 26 tables in one call, every row in level 2 in memory,
+// against the 26 fetches alone; and with a part on Redis behind the memory, against the session
+// without. With a device: see session_device.h.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -14,6 +15,8 @@
 #include "base/executor.h"
 #include "base/macros.h"
 #include "bench/measure.h"
+#include "bench/redis/unused_redis.h"
+#include "bench/report.h"
 #include "bench/scenario.h"
 #include "bench/session_device.h"
 #include "l2_memory/memory_tier.h"
@@ -33,11 +36,15 @@ struct Sizes {
   size_t runs = 0;
 };
 
-// A model whose rows are all in level 2; level 3 is empty and never asked.
+// A model whose rows are all in memory; what lies below is empty and never asked.
 class Model {
  public:
-  static absl::StatusOr<std::unique_ptr<Model>> Create(uint32_t dim, const Sizes& sizes) {
+  static absl::StatusOr<std::unique_ptr<Model>> Create(uint32_t dim, const Sizes& sizes,
+                                                       bool has_redis = false) {
     auto model = std::unique_ptr<Model>(new Model);
+    if (has_redis) {
+      HPS_ASSIGN_OR_RETURN(model->redis_, MakeUnusedRedis());
+    }
     HPS_ASSIGN_OR_RETURN(model->fetch_, WorkerPool::Create({.name = "fetch"}));
     HPS_ASSIGN_OR_RETURN(model->promote_, WorkerPool::Create({.name = "promote"}));
     HPS_ASSIGN_OR_RETURN(model->factory_,
@@ -62,7 +69,7 @@ class Model {
   }
 
   LookupSession& session() { return *session_; }
-  LossyTable& l2(uint32_t table) { return *tables_[table]->l2(); }
+  LossyTable& l2(uint32_t table) { return tables_[table]->l2()[0].table(); }
 
  private:
   Model() = default;
@@ -76,7 +83,8 @@ class Model {
     // A quarter to spare, so that no partition is too small for its share of the keys.
     const size_t capacity = row_count + row_count / 4;
     HPS_ASSIGN_OR_RETURN(
-        parts.l2, tier_->OpenTable(spec, 1, MemoryTierBytesFor(capacity, row_bytes, options_)));
+        std::unique_ptr<LossyTable> l2,
+        tier_->OpenTable(spec, 1, MemoryTierBytesFor(capacity, row_bytes, options_)));
     std::vector<Key> keys(kKeysPerTable);
     std::vector<std::byte> rows(kKeysPerTable * row_bytes, std::byte{1});
     for (size_t first = 0; first < row_count; first += keys.size()) {
@@ -86,13 +94,19 @@ class Model {
                                     .row_count = keys.size(),
                                     .row_bytes = row_bytes,
                                     .stride_bytes = row_bytes}};
-      HPS_RETURN_IF_ERROR(parts.l2->Insert(batch, 0).status());
+      HPS_RETURN_IF_ERROR(l2->Insert(batch, 0).status());
+    }
+    parts.l2.push_back({.table = std::move(l2)});
+    if (redis_.tier != nullptr) {
+      HPS_ASSIGN_OR_RETURN(l2, redis_.tier->OpenTable(spec, 1, 0));
+      parts.l2.push_back({.table = std::move(l2), .tier = redis_.tier.get()});
     }
     return LiveTable::Create(std::move(parts));
   }
 
   const MemoryTierOptions options_{};
   const std::unique_ptr<LossyTier> tier_ = MakeMemoryTier(options_);
+  RedisTier redis_;
   std::unique_ptr<SessionFactory> factory_;
   std::unique_ptr<LiveModel> state_;
   std::vector<std::shared_ptr<LiveTable>> tables_;
@@ -196,6 +210,34 @@ absl::StatusOr<Result> Measure(uint32_t dim, const Sizes& sizes) {
   return result;
 }
 
+// Lookups of a session whose level 2 is memory and then Redis, beside one with memory alone.
+absl::StatusOr<Result> MeasureTwoParts(uint32_t dim, const Sizes& sizes) {
+  auto both = Model::Create(dim, sizes, /*has_redis=*/true);
+  if (absl::IsUnimplemented(both.status()))
+    return SkippedResult("lookup_memory_redis", "us", std::string(both.status().message()));
+  HPS_RETURN_IF_ERROR(both.status());
+  HPS_ASSIGN_OR_RETURN(const auto memory, Model::Create(dim, sizes));
+  Buffers buffers(dim, sizes.rows_per_table);
+  std::vector<double> both_us, memory_us;
+  const size_t warm_up_runs = sizes.runs / 10 + 1;
+  for (size_t run = 0; run < warm_up_runs + sizes.runs; ++run) {
+    for (const bool first : {run % 2 == 0, run % 2 != 0}) {
+      HPS_ASSIGN_OR_RETURN(const double us, TimeCall(first ? **both : *memory, buffers, run));
+      if (run >= warm_up_runs) (first ? both_us : memory_us).push_back(us);
+    }
+  }
+  Result result = MakeResult("lookup_memory_redis", "us", Median(both_us), Median(memory_us));
+  result.params = {{"dim", absl::StrCat(dim)},
+                   {"tables", absl::StrCat(kTables)},
+                   {"keys_per_table", absl::StrCat(kKeysPerTable)},
+                   {"rows_per_table", absl::StrCat(sizes.rows_per_table)}};
+  result.target = "<= 1.05";
+  result.p50 = result.figure;
+  result.p99 = Quantile(both_us, 0.99);
+  result.runs = sizes.runs;
+  return result;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Result>> RunSessionScenario(const Options& options) {
@@ -206,6 +248,8 @@ absl::StatusOr<std::vector<Result>> RunSessionScenario(const Options& options) {
   std::vector<Result> results;
   for (uint32_t dim : {32, 128}) {
     HPS_ASSIGN_OR_RETURN(Result result, Measure(dim, sizes));
+    results.push_back(std::move(result));
+    HPS_ASSIGN_OR_RETURN(result, MeasureTwoParts(dim, sizes));
     results.push_back(std::move(result));
   }
   return results;

@@ -35,7 +35,7 @@ import sys
 from source_tree import Finding, SourceTree, line_of
 
 LOW = {"include", "base", "types"}
-LEVELS = {"l1_gpu", "no_gpu", "l2_layered", "l2_memory", "l2_redis", "no_redis", "l3_pages",
+LEVELS = {"l1_gpu", "no_gpu", "l2_memory", "l2_redis", "no_redis", "l3_pages",
           "l3_rocksdb"}
 MIDDLE = {"query", "update", "import"}
 

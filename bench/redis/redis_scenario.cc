@@ -1,8 +1,7 @@
 // `hps bench redis`: level 2 on Redis beside hiredis' own client on the same servers: a pipeline of
 // plain GETs (the bound), one MGET per batch, a pipeline of plain SETs; and the memory per row.
-// Then level 2 in memory in front of Redis, beside level 2 on Redis alone (the bound). Last, a
-// cluster of which one server has ended, beside the same batches without that server's keys (the
-// bound).
+// Then level 2 in memory and then Redis, beside Redis alone (memory_redis.h). Last, a cluster of
+// which one server has ended, beside the same batches without that server's keys (the bound).
 //
 // Figure and bound alternate, so that what else the machine does meets both.
 #include <algorithm>
@@ -18,12 +17,10 @@
 #include "absl/strings/str_split.h"
 #include "base/macros.h"
 #include "bench/measure.h"
+#include "bench/redis/memory_redis.h"
 #include "bench/redis/plain_redis.h"
 #include "bench/report.h"
 #include "bench/scenario.h"
-#include "import/zipf.h"
-#include "l2_layered/layered_tier.h"
-#include "l2_memory/memory_tier.h"
 #include "testing/fakes/stamped_row.h"
 #include "tier/redis_tier.h"
 
@@ -36,11 +33,6 @@ constexpr char kClusterVariable[] = "HPS_BENCH_REDIS_CLUSTER";
 constexpr char kEndVariable[] = "HPS_BENCH_REDIS_END";
 constexpr size_t kInsertBatch = 4096;
 constexpr uint64_t kTable = 1;
-// Of the comparison with a part in memory: the skew of the keys, and the share of the rows that
-// memory has room for.
-constexpr double kAlpha = 1.2;
-constexpr size_t kNearDivisor = 10;
-constexpr size_t kFillRounds = 8;  // for each round that is measured
 
 struct Sizes {
   size_t rows = 0;
@@ -59,10 +51,9 @@ Key KeyOf(size_t row) { return static_cast<Key>(row * 0x9e3779b97f4a7c15); }
 // Rows of one width, a table of level 2 for them, and plain Redis, all on the same servers.
 class World {
  public:
-  // `layered`: with a part in memory.
   static absl::StatusOr<std::unique_ptr<World>> Create(const std::vector<std::string>& nodes,
                                                        bool cluster, uint32_t dim,
-                                                       const Sizes& sizes, bool layered = false);
+                                                       const Sizes& sizes);
 
   const Sizes& sizes() const { return sizes_; }
   bool is_cluster() const { return cluster_; }
@@ -76,8 +67,8 @@ class World {
   HostRows Out(size_t count);
   // Errors: DATA_LOSS (a row did not come, or is wrong).
   absl::Status Fetch(std::span<const Key> keys, const HostRows& out);
-  // The number of rows that came, of servers that may be down, or of memory alone.
-  absl::StatusOr<size_t> FetchSome(std::span<const Key> keys, bool near_only = false);
+  // The number of rows that came, of servers that may be down.
+  absl::StatusOr<size_t> FetchSome(std::span<const Key> keys);
   // Of the last fetch.
   bool IsHit(size_t position) const { return outcomes_[position] == FetchOutcome::kHit; }
   const std::vector<Key>& keys() const { return keys_; }
@@ -104,8 +95,8 @@ class World {
 };
 
 absl::StatusOr<std::unique_ptr<World>> World::Create(const std::vector<std::string>& nodes,
-                                                     bool cluster, uint32_t dim, const Sizes& sizes,
-                                                     bool layered) {
+                                                     bool cluster, uint32_t dim,
+                                                     const Sizes& sizes) {
   const size_t row_bytes = size_t{dim} * 4;
   std::unique_ptr<World> world(new World(row_bytes, sizes, cluster));
   HPS_ASSIGN_OR_RETURN(world->plain_, PlainRedis::Connect(nodes, cluster));
@@ -124,14 +115,11 @@ absl::StatusOr<std::unique_ptr<World>> World::Create(const std::vector<std::stri
   const RedisConfig config = {
       .nodes = nodes, .cluster = cluster, .timeout = std::chrono::seconds(30)};
   HPS_ASSIGN_OR_RETURN(RedisTier redis, MakeRedisTier(config));
-  world->tier_ =
-      layered ? MakeLayeredTier(MakeMemoryTier({}), std::move(redis.tier)) : std::move(redis.tier);
+  world->tier_ = std::move(redis.tier);
   TableSpec spec;
   spec.name = "bench/table";
   spec.dim = dim;
-  const uint64_t near_bytes =
-      layered ? MemoryTierBytesFor(sizes.rows / kNearDivisor, row_bytes, {}) : 0;
-  HPS_ASSIGN_OR_RETURN(world->table_, world->tier_->OpenTable(spec, layered ? 2 : 1, near_bytes));
+  HPS_ASSIGN_OR_RETURN(world->table_, world->tier_->OpenTable(spec, 1, 0));
   return world;
 }
 
@@ -180,26 +168,24 @@ std::vector<Key> World::RandomKeys(size_t count) {
 
 absl::Status World::Fetch(std::span<const Key> keys, const HostRows& out) {
   outcomes_.resize(std::max(outcomes_.size(), keys.size()));
-  HPS_ASSIGN_OR_RETURN(const FetchCounts counts,
-                       table_->Fetch({.keys = keys,
-                                      .rows = out,
-                                      .outcomes = std::span(outcomes_).first(keys.size()),
-                                      .epoch = 0},
-                                     kNoDeadline));
+  HPS_ASSIGN_OR_RETURN(
+      const FetchCounts counts,
+      table_->Fetch(
+          {.keys = keys, .rows = out, .outcomes = std::span(outcomes_).first(keys.size())},
+          kNoDeadline));
   if (counts.hits == keys.size()) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("bench redis: ", keys.size() - counts.hits, " of ",
                                           keys.size(), " rows did not come"));
 }
 
-absl::StatusOr<size_t> World::FetchSome(std::span<const Key> keys, bool near_only) {
+absl::StatusOr<size_t> World::FetchSome(std::span<const Key> keys) {
   outcomes_.resize(std::max(outcomes_.size(), keys.size()));
   const HostRows out = Out(keys.size());
-  HPS_ASSIGN_OR_RETURN(const FetchCounts counts,
-                       table_->Fetch({.keys = keys,
-                                      .rows = out,
-                                      .outcomes = std::span(outcomes_).first(keys.size()),
-                                      .near_only = near_only},
-                                     kNoDeadline));
+  HPS_ASSIGN_OR_RETURN(
+      const FetchCounts counts,
+      table_->Fetch(
+          {.keys = keys, .rows = out, .outcomes = std::span(outcomes_).first(keys.size())},
+          kNoDeadline));
   return counts.hits;
 }
 
@@ -319,75 +305,6 @@ absl::Status MeasureInsert(World& world, std::vector<Result>& results) {
   return absl::OkStatus();
 }
 
-// Batches of skewed keys; `unique`: each key once, as a lookup asks Redis alone.
-std::vector<std::vector<Key>> SkewedBatches(const Sizes& sizes, size_t batch, bool unique,
-                                            RandomStream& random) {
-  const ZipfDistribution ranks(sizes.rows, kAlpha);
-  std::vector<std::vector<Key>> batches(std::max<size_t>(1, sizes.keys_per_round / batch));
-  for (std::vector<Key>& keys : batches) {
-    for (size_t i = 0; i < batch; ++i) keys.push_back(KeyOf(ranks.Sample(random) - 1));
-    if (!unique) continue;
-    std::sort(keys.begin(), keys.end());
-    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
-  }
-  return batches;
-}
-
-// Keys per second. The last batch is checked.
-absl::StatusOr<double> TimeBatches(World& world, const std::vector<std::vector<Key>>& batches,
-                                   std::vector<double>* call_us) {
-  size_t count = 0;
-  const Stopwatch watch;
-  for (const std::vector<Key>& keys : batches) {
-    const Stopwatch one;
-    HPS_RETURN_IF_ERROR(world.Fetch(keys, world.Out(keys.size())));
-    if (call_us != nullptr) call_us->push_back(one.us());
-    count += keys.size();
-  }
-  const double seconds = watch.seconds();
-  HPS_RETURN_IF_ERROR(world.CheckRows(batches.back(), world.Out(batches.back().size())));
-  return static_cast<double>(count) / seconds;
-}
-
-// Asks for skewed keys until the rows that memory has are those that are asked for most: rarer ones
-// come up once in a million keys.
-absl::Status FillMemory(World& layered) {
-  RandomStream random(20261126);
-  for (size_t round = 0; round < kFillRounds * layered.sizes().rounds; ++round) {
-    const auto batches =
-        SkewedBatches(layered.sizes(), layered.sizes().keys_per_round / 8, false, random);
-    HPS_RETURN_IF_ERROR(TimeBatches(layered, batches, nullptr).status());
-  }
-  return absl::OkStatus();
-}
-
-// Memory in front of Redis beside Redis alone.
-absl::Status MeasureLayered(World& layered, World& alone, size_t batch, bool unique,
-                            std::vector<Result>& results) {
-  RandomStream random(20261125);
-  std::vector<double> ours, redis, call_us, shares;
-  for (size_t round = 0; round < alone.sizes().rounds; ++round) {
-    const auto batches = SkewedBatches(alone.sizes(), batch, unique, random);
-    HPS_ASSIGN_OR_RETURN(const double of_both, TimeBatches(layered, batches, &call_us));
-    HPS_ASSIGN_OR_RETURN(const double of_redis, TimeBatches(alone, batches, nullptr));
-    HPS_ASSIGN_OR_RETURN(const size_t near, layered.FetchSome(batches.back(), /*near_only=*/true));
-    shares.push_back(static_cast<double>(near) / static_cast<double>(batches.back().size()));
-    ours.push_back(of_both);
-    redis.push_back(of_redis);
-  }
-  Result result = MakeResult("fetch_memory_redis", "keys/s", Median(ours), Median(redis));
-  result.params = ParamsOf(alone);
-  result.params["batch"] = absl::StrCat(batch);
-  result.params["keys"] = unique ? "unique" : "as drawn";
-  result.target = ">= 5";
-  result.p50 = Quantile(call_us, 0.5);
-  result.p99 = Quantile(call_us, 0.99);
-  result.runs = alone.sizes().rounds;
-  result.measured = {{"share that memory has", Median(shares)}};
-  results.push_back(std::move(result));
-  return absl::OkStatus();
-}
-
 // The keys whose server has ended. After it, that server's circuit breaker is open.
 absl::StatusOr<std::unordered_set<Key>> LostKeys(World& world) {
   std::unordered_set<Key> lost;
@@ -479,15 +396,7 @@ absl::Status MeasureServers(const char* variable, bool cluster, const Options& o
     for (const size_t batch : {128, 1024, 16'384})
       HPS_RETURN_IF_ERROR(MeasureFetch(*world, batch, results));
     HPS_RETURN_IF_ERROR(world->plain().RemoveAll());
-    HPS_ASSIGN_OR_RETURN(const auto layered,
-                         World::Create(nodes, cluster, dim, SizesFor(options), /*layered=*/true));
-    HPS_RETURN_IF_ERROR(world->InsertAll());
-    HPS_RETURN_IF_ERROR(layered->InsertAll());
-    HPS_RETURN_IF_ERROR(FillMemory(*layered));
-    for (const size_t batch : {1024, 16'384}) {
-      for (const bool unique : {false, true})
-        HPS_RETURN_IF_ERROR(MeasureLayered(*layered, *world, batch, unique, results));
-    }
+    HPS_RETURN_IF_ERROR(MeasureMemoryRedis(nodes, cluster, dim, options.quick, results));
     HPS_RETURN_IF_ERROR(world->plain().RemoveAll());
   }
   return cluster ? MeasureDeadServers(nodes, options, results) : absl::OkStatus();

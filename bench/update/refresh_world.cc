@@ -106,9 +106,10 @@ absl::Status RefreshWorld::MakeTable() {
   LiveTable::Parts parts;
   HPS_ASSIGN_OR_RETURN(parts.l3, store_->OpenTable(kTable));
   const uint64_t capacity = setting_.rows + setting_.rows / 4;  // no partition is too small
-  HPS_ASSIGN_OR_RETURN(parts.l2,
+  HPS_ASSIGN_OR_RETURN(std::unique_ptr<LossyTable> l2,
                        tier_->OpenTable(Spec(), parts.l3->incarnation(),
                                         MemoryTierBytesFor(capacity, kRowBytes, l2_options)));
+  parts.l2.push_back({.table = std::move(l2)});
   HPS_ASSIGN_OR_RETURN(table_, LiveTable::Create(std::move(parts)));
   if (setting_.cache == nullptr) {
     table_->AttachL1(0, std::make_unique<StagingTable>(kRowBytes, setting_.rows));
@@ -128,7 +129,7 @@ absl::Status RefreshWorld::Insert(Key first, size_t count) {
   std::vector<Key> keys(count);
   std::iota(keys.begin(), keys.end(), first);
   const RowBatch batch = {.keys = keys, .rows = View(RowsOf(count, 0))};
-  HPS_RETURN_IF_ERROR(table_->l2()->Insert(batch, 0).status());
+  HPS_RETURN_IF_ERROR(table_->l2()[0].table().Insert(batch, 0).status());
   absl::Status inserted = table_->l1(0)->InsertIfAbsent(batch, 0).status();
   if (absl::IsResourceExhausted(inserted)) {  // the writer's staging is full
     HPS_RETURN_IF_ERROR(table_->l1(0)->Flush(kNoDeadline));

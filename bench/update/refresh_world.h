@@ -46,7 +46,7 @@ class RefreshWorld {
   // Level 1 is behind after this.
   absl::Status Change(float value);
   // Level 2 has no rows any more.
-  absl::Status ClearLevel2() { return table_->l2()->Clear(); }
+  absl::Status ClearLevel2() { return table_->l2()[0].table().Clear(); }
 
   // The keys that change, in the order in which they were changed: a random one.
   const std::vector<Key>& changed_keys() const { return changed_keys_; }

@@ -47,7 +47,7 @@ struct TableStatistics {
   LevelStatistics l1;                          // sum over all devices
   std::vector<DeviceStatistics> l1_devices{};  // devices on which the table has a budget
   LevelStatistics l2;
-  // Lookups go to level 3: level 2's circuit breaker is open, or it lacks a change.
+  // Lookups bypass level 2, or one part of it: its circuit breaker is open, or it lacks a change.
   bool l2_bypassed = false;
 };
 

@@ -1,9 +1,9 @@
 // Whether lookups ask a level at all. A level that has failed, or did not answer in time, is
 // bypassed for a second, so that not every lookup waits for it; then one lookup probes it. One for
-// each device (level 1), and one for each table of a level 2 that can block. Thread-safe.
+// each device (level 1), and one for each part of a table's level 2 that can block. Thread-safe.
 //
-// A lookup that bypasses level 2 may show a row that is newer than level 2's: FetchJob then puts
-// the table's level 2 into quarantine (tier/fence.h) until the changes that are open have been
+// A lookup that bypasses a part of level 2 may show a row that is newer than the part's: FetchJob
+// then puts the part into quarantine (tier/fence.h) until the changes that are open have been
 // applied.
 #pragma once
 

@@ -52,7 +52,7 @@ class MemoryTable final : public LossyTable, public DirectReadable {
   absl::Status Clear() override;
   LevelStatistics Statistics() const override;
   bool can_block() const override { return false; }
-  bool has_near_part() const override { return false; }
+  DirectReadable* direct() override { return this; }
 
   std::optional<size_t> BeginDirectReads() override;
   void EndDirectReads(size_t reads) override;

@@ -17,8 +17,6 @@ class MemoryTier final : public LossyTier {
               options.evict_to <= options.evict_from);
   }
 
-  LossyTraits traits() const override { return {}; }
-
   absl::StatusOr<std::unique_ptr<LossyTable>> OpenTable(const TableSpec& spec, Incarnation,
                                                         uint64_t bytes_max) override {
     HPS_RETURN_IF_ERROR(ValidateTableSpec(spec));

@@ -18,25 +18,18 @@ FetchCounts CountOutcomes(std::span<const FetchOutcome> outcomes) {
   return counts;
 }
 
-// Null: the table is not on the client's servers.
-RedisFetchTable* TableOn(const RedisClient& client, LossyTable* table) {
-  auto* const found = dynamic_cast<RedisFetchTable*>(table);
-  return found != nullptr && &found->client() == &client ? found : nullptr;
-}
-
-// The tables of the client.
 void FetchTogether(RedisClient& client, std::span<TableFetch> fetches) {
   std::vector<std::unique_ptr<RedisFetchPart>> parts;
   std::vector<RedisBatch> batches;
   client.PrepareSlots(kNoDeadline);
   for (const TableFetch& fetch : fetches) {
-    RedisFetchTable* const table = TableOn(client, fetch.table);
-    if (table == nullptr) continue;
+    auto& table = static_cast<RedisFetchTable&>(*fetch.table);
     const FetchBatch& batch = fetch.batch;
+    HPS_CHECK(&table.client() == &client);
     HPS_CHECK(batch.outcomes.size() == batch.keys.size() &&
               batch.rows.row_count == batch.keys.size());
     std::ranges::fill(batch.outcomes, FetchOutcome::kMiss);
-    parts.push_back(table->BeginFetch(batch, parts.size()));
+    parts.push_back(table.BeginFetch(batch, parts.size()));
     batches.push_back(parts.back()->Requests());
   }
   client.Execute(batches, kNoDeadline);
@@ -45,20 +38,16 @@ void FetchTogether(RedisClient& client, std::span<TableFetch> fetches) {
 
 }  // namespace
 
-absl::StatusOr<FetchCounts> RedisFetchTable::Fetch(const FetchBatch& batch, Deadline deadline) {
+absl::StatusOr<FetchCounts> RedisFetchTable::Fetch(const FetchBatch& batch, Deadline) {
   TableFetch fetch = {.table = this, .batch = batch};
-  FetchFromRedis(client(), {&fetch, 1}, deadline);
+  FetchFromRedis(client(), {&fetch, 1});
   return fetch.counts;
 }
 
-void FetchFromRedis(RedisClient& client, std::span<TableFetch> fetches, Deadline deadline) {
+void FetchFromRedis(RedisClient& client, std::span<TableFetch> fetches) {
   if (std::ranges::any_of(fetches, [](auto& fetch) { return !fetch.batch.keys.empty(); }))
     FetchTogether(client, fetches);
-  for (TableFetch& fetch : fetches) {
-    fetch.counts = TableOn(client, fetch.table) != nullptr
-                       ? CountOutcomes(fetch.batch.outcomes)
-                       : fetch.table->Fetch(fetch.batch, deadline);
-  }
+  for (TableFetch& fetch : fetches) fetch.counts = CountOutcomes(fetch.batch.outcomes);
 }
 
 }  // namespace hps

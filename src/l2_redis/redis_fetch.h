@@ -31,7 +31,7 @@ class RedisFetchTable : public LossyTable {
   // half-way would cost the node's rows.
   absl::StatusOr<FetchCounts> Fetch(const FetchBatch& batch, Deadline deadline) final;
   bool can_block() const final { return true; }
-  bool has_near_part() const final { return false; }
+  DirectReadable* direct() final { return nullptr; }
 
   virtual RedisClient& client() const = 0;
   // Every outcome of `batch`, which outlives the part, is kMiss. `number` is the part's in its
@@ -39,7 +39,7 @@ class RedisFetchTable : public LossyTable {
   virtual std::unique_ptr<RedisFetchPart> BeginFetch(const FetchBatch& batch, size_t number) = 0;
 };
 
-// As LossyTier::Fetch: tables of `client` together, each other one alone.
-void FetchFromRedis(RedisClient& client, std::span<TableFetch> fetches, Deadline deadline);
+// As LossyTier::Fetch. REQUIRES: every table is a RedisFetchTable of `client`.
+void FetchFromRedis(RedisClient& client, std::span<TableFetch> fetches);
 
 }  // namespace hps

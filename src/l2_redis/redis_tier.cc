@@ -53,8 +53,6 @@ class RedisLossyTier final : public LossyTier {
   RedisLossyTier(std::shared_ptr<RedisClient> client, RedisConfig config)
       : client_(std::move(client)), config_(std::move(config)) {}
 
-  LossyTraits traits() const override { return {.budgeted = false}; }
-
   absl::StatusOr<std::unique_ptr<LossyTable>> OpenTable(const TableSpec& spec,
                                                         Incarnation incarnation,
                                                         uint64_t /*bytes_max*/) override {
@@ -69,8 +67,8 @@ class RedisLossyTier final : public LossyTier {
     return std::make_unique<RedisTable>(client_, options);
   }
 
-  void Fetch(std::span<TableFetch> fetches, Deadline deadline) override {
-    FetchFromRedis(*client_, fetches, deadline);
+  void Fetch(std::span<TableFetch> fetches, Deadline) override {
+    FetchFromRedis(*client_, fetches);
   }
 
  private:

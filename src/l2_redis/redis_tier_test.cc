@@ -37,7 +37,8 @@ INSTANTIATE_TEST_SUITE_P(Redis, LossyTierContract,
                                            LossyTierFactory{.name = "tls",
                                                             .make = TierByTls,
                                                             .refuses_little = false,
-                                                            .counts = false}),
+                                                            .counts = false,
+                                                            .budgeted = false}),
                          LossyTierName);
 
 }  // namespace

@@ -20,15 +20,17 @@ inline TestRedis& ClusterOfRedis() {
   return redis;
 }
 
-// `tier_on`: the tier under test over servers with this configuration. Redis alone does not count
-// the rows of a table.
+// `tier_on`: the tier under test over servers with this configuration. Redis alone has no budgets
+// and does not count the rows of a table.
 inline LossyTierFactory RedisContractFactory(
     const std::string& name, TestRedis& (*servers)(),
-    std::unique_ptr<LossyTier> (*tier_on)(const RedisConfig& config), bool counts = false) {
+    std::unique_ptr<LossyTier> (*tier_on)(const RedisConfig& config), bool counts = false,
+    bool budgeted = false) {
   return {.name = name,
           .make = [servers, tier_on] { return tier_on(servers().Config()); },
-          .refuses_little = false,
-          .counts = counts};
+          .refuses_little = budgeted,
+          .counts = counts,
+          .budgeted = budgeted};
 }
 
 }  // namespace hps

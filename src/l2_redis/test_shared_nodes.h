@@ -50,15 +50,17 @@ struct Stream {
 // A node: its level 3, which is a map, and the table that it shares with the others.
 class Node {
  public:
-  // What stands in front of the shared table.
+  // Puts another part before the shared table.
   using AddPart = std::function<std::unique_ptr<LossyTable>(std::unique_ptr<LossyTable>)>;
 
   Node(const RedisConfig& config, const std::string& import_id, bool writes_changes = true,
-       AddPart add_part = nullptr)
+       AddPart add_part = nullptr,
+       std::function<void(LossyTable& table, ApplyEpoch epoch)> before_check = nullptr)
       : tier_(*MakeRedisTier(config)),
         import_id_(import_id),
         writes_changes_(writes_changes),
-        add_part_(std::move(add_part)) {
+        add_part_(std::move(add_part)),
+        before_check_(std::move(before_check)) {
     for (const Key key : AllKeys()) rows_[key] = 0;
     Open();
   }
@@ -165,9 +167,8 @@ class Node {
   // The number of answers; each is what level 3 has.
   size_t Check(const std::vector<Key>& keys) {
     ContractAnswer fetch(keys, kRowBytes);
-    FetchBatch batch = fetch.batch();
-    batch.epoch = epoch_;
-    fetch.Take(table_->Fetch(batch, kNoDeadline));
+    if (before_check_ != nullptr) before_check_(*table_, epoch_);
+    fetch.Take(table_->Fetch(fetch.batch(), kNoDeadline));
     EXPECT_TRUE(fetch.status().ok());
     size_t answers = 0;
     for (size_t i = 0; i < keys.size(); ++i) {
@@ -218,6 +219,7 @@ class Node {
   const std::string import_id_;
   const bool writes_changes_;
   const AddPart add_part_;
+  const std::function<void(LossyTable& table, ApplyEpoch epoch)> before_check_;
   std::unique_ptr<LossyTable> table_;
   SharedTable* shared_ = nullptr;
   std::map<Key, Version> rows_;

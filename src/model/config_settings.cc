@@ -30,8 +30,11 @@ struct RetiredSetting {
 };
 constexpr RetiredSetting kRetiredSettings[] = {
     {"l2.redis.hugectr_import_id",
-     "hps does not answer from HugeCTR's Redis any more: remove this setting, and import the "
-     "tables with `hps import --config FILE --model MODEL --from redis://HOST:PORT --partitions N` "
+     "hps does not answer from HugeCTR's Redis any more: import the tables with `hps import "
+     "--config FILE --model MODEL --from redis://HOST:PORT --partitions N`, and remove this "
+     "setting "
+     "together with HugeCTR's servers in [l2.redis] nodes, to which hps would write rows of its "
+     "own "
      "(docs/from_hugectr.md)"}};
 
 template <typename Codec, typename T>
@@ -128,7 +131,7 @@ void AddL2(L2Config& l2, SettingList& list) {
   list.Add(
       "pinned_bytes_max", l2.pinned_bytes_max, kSize,
       "Largest part of this memory that is pinned, so that GPUs can read rows in it directly (see "
-      "above). 0 = no memory is pinned. Ignored with `\"memory+redis\"`.");
+      "above). 0 = no memory is pinned.");
 }
 
 void AddRedis(RedisConfig& redis, SettingList& list) {

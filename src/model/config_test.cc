@@ -449,8 +449,10 @@ TEST_F(ConfigTest, ARetiredSettingIsRefusedWithWhatToDo) {
               absl::InvalidArgumentError(
                   path_ +
                   ":3:1: l2.redis.hugectr_import_id: hps does not answer from HugeCTR's Redis any "
-                  "more: remove this setting, and import the tables with `hps import --config FILE "
-                  "--model MODEL --from redis://HOST:PORT --partitions N` (docs/from_hugectr.md)"));
+                  "more: import the tables with `hps import --config FILE --model MODEL --from "
+                  "redis://HOST:PORT --partitions N`, and remove this setting together with "
+                  "HugeCTR's servers in [l2.redis] nodes, to which hps would write rows of its own "
+                  "(docs/from_hugectr.md)"));
   }
   ExpectInvalid("[l2]\nhugectr_import_id = \"v1\"\n", "2:1",
                 {"unknown setting 'l2.hugectr_import_id'"});

@@ -110,13 +110,17 @@ absl::StatusOr<size_t> FetchHits(LiveTable& table, Batch& batch, size_t count) {
 
 absl::StatusOr<uint64_t> PreloadTable(LiveTable& table, double share,
                                       const std::function<bool()>& go_on) {
-  if (table.l2() == nullptr || share <= 0 || !go_on()) return 0;
+  if (table.l2().empty() || share <= 0 || !go_on()) return 0;
   const ApplyEpoch epoch = table.epochs().published();  // before the first row is read
   uint64_t inserted = 0;
   const auto insert = [&](const RowBatch& rows) -> absl::StatusOr<bool> {
-    HPS_ASSIGN_OR_RETURN(const InsertCounts counts, table.l2()->Insert(rows, epoch));
-    inserted += counts.inserted;
-    return counts.dropped < rows.keys.size() && go_on();
+    bool has_room = false;
+    for (const L2Part& part : table.l2()) {
+      HPS_ASSIGN_OR_RETURN(const InsertCounts counts, part.table().Insert(rows, epoch));
+      if (&part == &table.l2().front()) inserted += counts.inserted;
+      has_room |= counts.dropped < rows.keys.size();
+    }
+    return has_room && go_on();
   };
   HPS_RETURN_IF_ERROR(ScanRows(table, RowsOf(table, share), insert));
   return inserted;

@@ -14,8 +14,8 @@
 
 namespace hps {
 
-// Inserts the first `share` of the table's rows in key order into free places of level 2, and stops
-// when there are none. Returns the number of rows.
+// Inserts the first `share` of the table's rows in key order into free places of each part of level
+// 2, and stops when no part has any. Returns the number of rows that the first part took.
 // Errors: DATA_LOSS (a damaged row; earlier rows stay), those of LossyTable::Insert.
 absl::StatusOr<uint64_t> PreloadTable(LiveTable& table, double share,
                                       const std::function<bool()>& go_on);

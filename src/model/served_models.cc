@@ -305,39 +305,45 @@ absl::StatusOr<std::unique_ptr<DurableTable>> ServedModels::OpenIncarnation(
       absl::StrCat("table '", table, "' was imported again while it was being opened")));
 }
 
-// A table with an import id is shared if the level can be. REQUIRES: nobody writes the table.
-absl::StatusOr<OpenedSharedTable> ServedModels::OpenLossy(const TableBuild& table) const {
+// A table with an import id is shared if the part can be. REQUIRES: nobody writes the table.
+absl::StatusOr<L2Part::Opened> ServedModels::OpenL2Part(const L2PartTier& part,
+                                                        const TableBuild& table) const {
   const TableInfo info = table.l3->Info();
-  if (parts_.l2->open_shared != nullptr && !info.import_id.empty()) {
+  L2Part::Opened opened = {.tier = part.tier.get(), .name = part.name};
+  if (part.open_shared != nullptr && !info.import_id.empty()) {
     const bool writes_changes = parts_.config->update.shared_group.empty();
-    return parts_.l2->open_shared({info, table.l3->UnorderedHashes()}, writes_changes,
-                                  table.l2_bytes);
+    HPS_ASSIGN_OR_RETURN(OpenedSharedTable shared,
+                         part.open_shared({info, table.l3->UnorderedHashes()}, writes_changes));
+    opened.table = std::move(shared.table);
+    opened.shared = shared.shared;
+  } else {
+    HPS_ASSIGN_OR_RETURN(opened.table,
+                         part.tier->OpenTable(info.spec, info.incarnation, table.l2_bytes));
   }
-  OpenedSharedTable opened;
-  HPS_ASSIGN_OR_RETURN(opened.table,
-                       parts_.l2->tier->OpenTable(info.spec, info.incarnation, table.l2_bytes));
   return opened;
 }
 
-OpenedSharedTable ServedModels::OpenL2(TableBuild& table) const {
-  if (parts_.l2->tier == nullptr || !WantsL2(table.l3->spec().name)) return {};
-  const bool lacks_budget = parts_.l2->is_budgeted() && table.l2_bytes == 0;
-  if (lacks_budget && !parts_.l2->is_layered()) return {};  // DivideL2 has said so
-  absl::StatusOr<OpenedSharedTable> opened = OpenLossy(table);
-  if (opened.ok()) return *std::move(opened);
-  table.l2_bytes = 0;
-  LogWarning(absl::StrCat("table '", table.l3->spec().name,
-                          "' is served without level 2: ", opened.status().ToString()));
-  return {};
+std::vector<L2Part::Opened> ServedModels::OpenL2(TableBuild& table) const {
+  std::vector<L2Part::Opened> l2;
+  if (!WantsL2(table.l3->spec().name)) return l2;
+  for (const L2PartTier& part : parts_.l2->parts) {
+    if (part.bytes_for != nullptr && table.l2_bytes == 0) continue;  // DivideL2 has said so
+    absl::StatusOr<L2Part::Opened> opened = OpenL2Part(part, table);
+    if (opened.ok()) {
+      l2.push_back(*std::move(opened));
+      continue;
+    }
+    if (part.bytes_for != nullptr) table.l2_bytes = 0;
+    LogWarning(absl::StrCat("table '", table.l3->spec().name, "' is served without ",
+                            std::string(part.name), ": ", opened.status().ToString()));
+  }
+  return l2;
 }
 
 absl::StatusOr<std::shared_ptr<LiveTable>> ServedModels::MakeServed(TableBuild& table) const {
   LiveTable::Parts parts;
   parts.hit_rate_threshold = parts_.config->lookup.hit_rate_threshold;
-  OpenedSharedTable l2 = OpenL2(table);
-  parts.l2 = std::move(l2.table);
-  parts.l2_tier = parts_.l2->tier.get();
-  parts.shared = l2.shared;
+  parts.l2 = OpenL2(table);
   parts.l3 = std::move(table.l3);
   HPS_ASSIGN_OR_RETURN(std::shared_ptr<LiveTable> served, LiveTable::Create(std::move(parts)));
   return parts_.l1 == nullptr ? served : parts_.l1->Tracked(std::move(served));

@@ -52,7 +52,7 @@ class ServedModels {
   struct Parts {
     const Config* config = nullptr;
     DurableStore* durable = nullptr;
-    const L2Tier* l2 = nullptr;
+    const L2Tiers* l2 = nullptr;
     DeviceLevel* l1 = nullptr;  // null: no level 1
     SessionFactory* sessions = nullptr;
     ModelRegistry* registry = nullptr;
@@ -168,9 +168,9 @@ class ServedModels {
   void ServeTogether(std::span<ModelBuild> models, std::span<const TableInfo> waiting,
                      ModelErrors& errors) HPS_REQUIRES(change_mutex_);
   absl::Status Serve(ModelBuild& building) HPS_REQUIRES(change_mutex_);
-  absl::StatusOr<OpenedSharedTable> OpenLossy(const TableBuild& table) const;
-  // Without a table: it is served without level 2.
-  OpenedSharedTable OpenL2(TableBuild& table) const;
+  absl::StatusOr<L2Part::Opened> OpenL2Part(const L2PartTier& part, const TableBuild& table) const;
+  // The parts that the table has.
+  std::vector<L2Part::Opened> OpenL2(TableBuild& table) const;
   absl::StatusOr<std::shared_ptr<LiveTable>> MakeServed(TableBuild& table) const;
   bool MayPreload() const { return !stop_preloading_.load(std::memory_order_relaxed); }
   void Preload(LiveTable& table) const;

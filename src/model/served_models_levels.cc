@@ -25,10 +25,10 @@ bool ServedModels::WantsL2(const std::string& table) const {
 
 BudgetRequest ServedModels::RequestFor(const TableInfo& table) const {
   const TableSpec& spec = table.spec;
-  BudgetRequest request = {.least_bytes = parts_.l2->bytes_for(1, spec.row_bytes()),
-                           .table = spec.name};
+  const auto& bytes_for = parts_.l2->budgeted()->bytes_for;
+  BudgetRequest request = {.least_bytes = bytes_for(1, spec.row_bytes()), .table = spec.name};
   request.needed_bytes =
-      std::max(request.least_bytes, parts_.l2->bytes_for(table.row_count, spec.row_bytes()));
+      std::max(request.least_bytes, bytes_for(table.row_count, spec.row_bytes()));
   if (const TableConfig* overrides = OverrideOf(spec.name)) {
     request.share = overrides->l2_share;
     request.fixed_bytes = overrides->l2_bytes;
@@ -78,10 +78,10 @@ absl::StatusOr<std::vector<TableInfo>> ServedModels::WaitingTables(
 // and those of the tables that the switch replaces. A part for each table of `waiting` stays free.
 void ServedModels::DivideL2(std::span<ModelBuild> models,
                             std::span<const TableInfo> waiting) const {
-  if (!parts_.l2->is_budgeted()) return;
+  if (parts_.l2->budgeted() == nullptr) return;
   LevelRoom room = {.level = "level 2",
                     .setting = "l2.bytes_max",
-                    .without = parts_.l2->is_layered()
+                    .without = parts_.l2->parts.size() > 1
                                    ? "is in Redis only, without a part in memory"
                                    : "is served without level 2",
                     .bytes_max = parts_.config->l2.bytes_max,

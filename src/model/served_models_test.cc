@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/macros.h"
-#include "l2_layered/layered_tier.h"
 #include "testing/fakes/manual_executor.h"
 #include "testing/fakes/plain_tier.h"
 
@@ -110,7 +109,6 @@ class CountingExecutor final : public Executor {
 // As PlainLossyTier, but a table needs a budget.
 class NeedyTier final : public LossyTier {
  public:
-  LossyTraits traits() const override { return {}; }
   absl::StatusOr<std::unique_ptr<LossyTable>> OpenTable(const TableSpec& spec,
                                                         Incarnation incarnation,
                                                         uint64_t bytes_max) override {
@@ -126,10 +124,10 @@ class ServedModelsTest : public ::testing::Test {
  protected:
   ServedModelsTest() {
     config_.l2.bytes_max = 10'000;
-    l2_.tier = std::make_unique<PlainLossyTier>();
-    l2_.bytes_for = [](uint64_t row_count, size_t row_bytes) {
-      return kLeastBytes + row_count * row_bytes;
-    };
+    l2_.parts.push_back({.tier = std::make_unique<PlainLossyTier>(),
+                         .bytes_for = [](uint64_t row_count, size_t row_bytes) {
+                           return kLeastBytes + row_count * row_bytes;
+                         }});
     SessionFactory::Options options;
     options.fetch_executor = &executor_;
     options.promote_executor = &executor_;
@@ -166,7 +164,7 @@ class ServedModelsTest : public ::testing::Test {
 
   Config config_;
   TestStore store_;
-  L2Tier l2_;
+  L2Tiers l2_;
   CountingExecutor executor_;
   std::unique_ptr<SessionFactory> sessions_;
   std::unique_ptr<ModelRegistry> registry_;
@@ -303,8 +301,15 @@ TEST_F(ServedModelsTest, WhereNothingIsLeftATableIsServedWithoutTheLevel) {
   EXPECT_THAT(Budgets(), ElementsAre(Pair("b/t", 150)));
 }
 
-TEST_F(ServedModelsTest, OfALevelOfTwoPartsATableWithoutBudgetHasTheFarOne) {
-  l2_.tier = MakeLayeredTier(std::make_unique<NeedyTier>(), std::make_unique<PlainLossyTier>());
+TEST_F(ServedModelsTest, OfALevelOfTwoPartsATableWithoutBudgetHasTheSecondOne) {
+  l2_.parts[0].tier = std::make_unique<NeedyTier>();
+  l2_.parts.push_back({.tier = std::make_unique<PlainLossyTier>()});
+  const auto rows_in_parts = [this](const std::string& model) {
+    std::vector<uint64_t> rows;
+    for (const L2Part& part : registry_->Find(model)->Tables()[0]->l2())
+      rows.push_back(part.table().Statistics().entries);
+    return rows;
+  };
   config_.l2.bytes_max = 150;
   config_.l2.preload = 1.0;
   store_.Put("a/t", 5);
@@ -312,8 +317,8 @@ TEST_F(ServedModelsTest, OfALevelOfTwoPartsATableWithoutBudgetHasTheFarOne) {
   store_.Put("b/t", 5);
   EXPECT_TRUE(Switch().empty());
   EXPECT_THAT(Budgets(), ElementsAre(Pair("a/t", 150), Pair("b/t", 0)));
-  for (const TableStatistics& table : models_->Statistics())
-    EXPECT_EQ(table.l2.entries, 5u) << table.name;
+  EXPECT_THAT(rows_in_parts("a"), ElementsAre(5, 5)) << "both are preloaded";
+  EXPECT_THAT(rows_in_parts("b"), ElementsAre(5));
 }
 
 TEST_F(ServedModelsTest, ADamagedTableStopsOnlyItsModel) {

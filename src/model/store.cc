@@ -177,7 +177,7 @@ struct StoreResources {
   MemoryReturn memory_return;  // when all the others are gone
   Config config;
   std::unique_ptr<DurableStore> durable;
-  L2Tier l2;
+  L2Tiers l2;
   std::unique_ptr<DeviceLevel> l1;
   std::unique_ptr<SessionFactory> sessions;
   std::unique_ptr<ModelRegistry> registry;
@@ -270,9 +270,9 @@ absl::Status OpenLevels(OpenMode mode, const DeviceCacheFactory& devices, bool i
       DeviceLevel::Create(
           config, {.is_server = mode == OpenMode::kServe, .is_auto_budget = is_l1_auto}, devices));
   if (HasRedis(config.l2.kind)) HPS_RETURN_IF_ERROR(CheckRedisSecrets(config));
-  HPS_ASSIGN_OR_RETURN(store.l2, MakeL2Tier(config.l2, store.l1->l2_pinner()));
   // A reader's tables stay as they were opened, and follow no stream.
-  if (store_mode == OpenMode::kReadOnly) store.l2.open_shared = nullptr;
+  const bool shares = store_mode != OpenMode::kReadOnly;
+  HPS_ASSIGN_OR_RETURN(store.l2, MakeL2Tiers(config.l2, store.l1->l2_pinner(), shares));
   HPS_ASSIGN_OR_RETURN(store.promote_executor,
                        MakePool("hps-promote", config.threads.promote, kPromotionsQueuedMax));
   HPS_ASSIGN_OR_RETURN(store.fetch_executor,

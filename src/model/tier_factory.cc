@@ -9,13 +9,11 @@
 #include "base/macros.h"
 #include "base/secret_file.h"
 #include "import/formats/foreign_copy.h"
-#include "l2_layered/layered_tier.h"
 #include "l2_memory/memory_tier.h"
 #include "l3_rocksdb/files/owner_lock.h"
 #include "l3_rocksdb/hugectr_store.h"
 #include "l3_rocksdb/rocks_store.h"
 #include "l3_rocksdb/verify/verify.h"
-#include "tier/redis_tier.h"
 
 namespace hps {
 namespace {
@@ -30,8 +28,7 @@ RocksStoreOptions OptionsOf(const StoreConfig& config, OpenMode mode, StoreRole 
           .lock_timeout = kCommandLockTimeout};
 }
 
-// The part of level 2 in this process's memory.
-L2Tier MakeMemoryL2(const L2Config& config, HostMemoryPinner* pinner) {
+L2PartTier MakeMemoryPart(const L2Config& config, HostMemoryPinner* pinner) {
   const MemoryTierOptions options = {.eviction = config.eviction,
                                      .evict_from = config.evict_from,
                                      .evict_to = config.evict_to,
@@ -53,33 +50,15 @@ absl::Status CheckPasswordFile(const std::string& path) {
       "l2.redis.password_file = ", path, ": expected a readable file with the password"));
 }
 
-absl::StatusOr<L2Tier> MakeRedisL2(const RedisConfig& config) {
+absl::Status AddRedisPart(const RedisConfig& config, bool shares, L2Tiers* level) {
   HPS_RETURN_IF_ERROR(CheckPasswordFile(config.password_file));
   HPS_RETURN_IF_ERROR(CheckRedisTlsFiles(config));
   HPS_ASSIGN_OR_RETURN(RedisTier redis, MakeRedisTier(config));
-  return L2Tier{.tier = std::move(redis.tier),
-                .remote_statistics = std::move(redis.statistics),
-                .open_shared = [open = std::move(redis.open_shared)](
-                                   const SharedTableStart& start, bool writes_changes,
-                                   uint64_t /*bytes_max*/) { return open(start, writes_changes); }};
-}
-
-absl::StatusOr<L2Tier> MakeMemoryRedisL2(const L2Config& config) {
-  HPS_ASSIGN_OR_RETURN(L2Tier redis, MakeRedisL2(config.redis));
-  L2Tier memory = MakeMemoryL2(config, nullptr);
-  const std::shared_ptr<LossyTier> near = std::move(memory.tier);
-  const auto open_shared = [near, open = std::move(redis.open_shared)](
-                               const SharedTableStart& start, bool writes_changes,
-                               uint64_t bytes_max) -> absl::StatusOr<OpenedSharedTable> {
-    HPS_ASSIGN_OR_RETURN(OpenedSharedTable opened, open(start, writes_changes, 0));
-    HPS_ASSIGN_OR_RETURN(opened.table, AddNearPart(*near, start.info.spec, start.info.incarnation,
-                                                   bytes_max, std::move(opened.table)));
-    return opened;
-  };
-  return L2Tier{.tier = MakeLayeredTier(near, std::move(redis.tier)),
-                .bytes_for = std::move(memory.bytes_for),
-                .remote_statistics = std::move(redis.remote_statistics),
-                .open_shared = open_shared};
+  if (!shares) redis.open_shared = nullptr;
+  level->parts.push_back(
+      {.tier = std::move(redis.tier), .open_shared = std::move(redis.open_shared)});
+  level->remote_statistics = std::move(redis.statistics);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -133,18 +112,15 @@ absl::Status CheckRedisSecrets(const Config& config) {
   return CheckSecretFile("[l2.redis] tls_key", redis.tls_key, allowed);
 }
 
-absl::StatusOr<L2Tier> MakeL2Tier(const L2Config& config, HostMemoryPinner* pinner) {
-  switch (config.kind) {
-    case L2Kind::kMemory:
-      return MakeMemoryL2(config, pinner);
-    case L2Kind::kRedis:
-      return MakeRedisL2(config.redis);
-    case L2Kind::kMemoryRedis:
-      return MakeMemoryRedisL2(config);
-    case L2Kind::kNone:
-      break;
+absl::StatusOr<L2Tiers> MakeL2Tiers(const L2Config& config, HostMemoryPinner* pinner, bool shares) {
+  L2Tiers level;
+  if (HasMemory(config.kind)) level.parts.push_back(MakeMemoryPart(config, pinner));
+  if (HasRedis(config.kind)) HPS_RETURN_IF_ERROR(AddRedisPart(config.redis, shares, &level));
+  if (level.parts.size() > 1) {
+    level.parts[0].name = "level 2 in memory";
+    level.parts[1].name = "level 2 on Redis";
   }
-  return L2Tier{};
+  return level;
 }
 
 }  // namespace hps

@@ -2,11 +2,13 @@
 // implementations of tiers.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -19,7 +21,7 @@
 #include "tier/foreign_store.h"
 #include "tier/host_memory_pinner.h"
 #include "tier/lossy_tier.h"
-#include "tier/shared_table.h"
+#include "tier/redis_tier.h"
 
 namespace hps {
 
@@ -54,21 +56,28 @@ absl::StatusOr<VerifyReport> VerifyDurableStore(const StoreConfig& config, bool 
 // Version of the file format of the stores that this build opens.
 uint32_t DurableFormatVersion();
 
-// Level 2.
-struct L2Tier {
-  std::unique_ptr<LossyTier> tier;  // null: no level 2
-  // The budget that a table needs to hold `row_count` rows without evicting any. Only if the tier
-  // is budgeted.
+// A part of level 2 (serving/l2_part.h).
+struct L2PartTier {
+  std::unique_ptr<LossyTier> tier;
+  std::string_view name = "level 2";  // in messages; a literal
+  // The budget that a table needs to hold `row_count` rows without evicting any; null: the part has
+  // no budgets.
   std::function<uint64_t(uint64_t row_count, size_t row_bytes)> bytes_for{};
-  std::function<RemoteLevelStatistics()> remote_statistics{};  // only of a level with Redis
-  // Opens a table that has an import id (RedisTier::open_shared), in a level with budgets one of
-  // `bytes_max`; null: tables are never shared.
-  std::function<absl::StatusOr<OpenedSharedTable>(const SharedTableStart& start,
-                                                  bool writes_changes, uint64_t bytes_max)>
-      open_shared{};
+  // Opens a table that has an import id; null: tables are never shared.
+  decltype(RedisTier::open_shared) open_shared{};
+};
 
-  bool is_budgeted() const { return tier != nullptr && tier->traits().budgeted; }
-  bool is_layered() const { return tier != nullptr && tier->traits().layered; }
+// Level 2.
+struct L2Tiers {
+  std::vector<L2PartTier> parts;  // in the order in which they are asked; empty: no level 2
+  std::function<RemoteLevelStatistics()> remote_statistics{};  // only with Redis
+
+  // The part whose tables have budgets; null: none has.
+  const L2PartTier* budgeted() const {
+    const auto found = std::ranges::find_if(
+        parts, [](const L2PartTier& part) { return part.bytes_for != nullptr; });
+    return found == parts.end() ? nullptr : &*found;
+  }
 };
 
 // Errors: FAILED_PRECONDITION: every user of the machine may read Redis' password or the key of
@@ -76,9 +85,10 @@ struct L2Tier {
 absl::Status CheckRedisSecrets(const Config& config);
 
 // REQUIRES: ValidateConfig has accepted the configuration. Connects to nothing. `pinner` is for
-// tables that are in memory alone, and outlives them; null: devices do not read them.
+// tables in memory, and outlives them; null: devices do not read them. `shares` = false: tables are
+// never shared.
 // Errors: UNIMPLEMENTED (Redis, in a build without it), FAILED_PRECONDITION (the file with Redis'
 // password, or one with certificates or a key, can't be read).
-absl::StatusOr<L2Tier> MakeL2Tier(const L2Config& config, HostMemoryPinner* pinner = nullptr);
+absl::StatusOr<L2Tiers> MakeL2Tiers(const L2Config& config, HostMemoryPinner* pinner, bool shares);
 
 }  // namespace hps

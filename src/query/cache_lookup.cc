@@ -60,7 +60,7 @@ void CacheLookup::BeginDirectReads(std::span<QueryLookup> queries) {
   for (size_t i = 0; i < queries.size(); ++i) {
     const TableLookup& table = *queries[i].table;
     DirectReadable* const l2 = table.table->l2_direct();
-    if (l2 == nullptr || table.top != TableLookup::Top::kL1 || !table.l2_usable ||
+    if (l2 == nullptr || table.top != TableLookup::Top::kL1 || !table.asks_l2[0] ||
         !table.has_one_query() || table.hit_rate_threshold < 1.0 || queries[i].out.converts())
       continue;
     const std::optional<size_t> reads = l2->BeginDirectReads();

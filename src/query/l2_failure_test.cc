@@ -40,7 +40,7 @@ TEST_F(L2FailureTest, AnL2ThatHangsLeavesL3TimeToAnswer) {
     EXPECT_EQ(world_.executor().clock().Now() - before, waited);
     EXPECT_EQ(world_.statistics().tables[0].l2.errors, 1);
     EXPECT_EQ(world_.statistics().tables[0].l2.errors_by_code[kLate], 1);
-    EXPECT_TRUE(a.served->l2_health().quarantined());
+    EXPECT_TRUE(a.served->l2()[0].health().quarantined());
   }
   a.served->epochs().Publish(open);
 }
@@ -60,7 +60,7 @@ TEST_F(L2FailureTest, AnL2ThatHangsIsProbedOnceASecondWithoutUpdates) {
     EXPECT_EQ(world_.executor().clock().Now() - before, waited);
     EXPECT_EQ(world_.statistics().tables[0].l2.errors, errors);
     EXPECT_TRUE(world_.statistics().tables[0].l2_bypassed);
-    EXPECT_FALSE(a.served->l2_health().quarantined()) << "no change is open";
+    EXPECT_FALSE(a.served->l2()[0].health().quarantined()) << "no change is open";
   };
   expect_wait(milliseconds(50), 1);
   expect_wait(milliseconds(0), 1);
@@ -88,11 +88,11 @@ TEST_F(L2FailureTest, AnL2ThatWasBypassedBesideAChangeIsInQuarantineUntilItIsPub
   world_.executor().RunAll();
   a.l2_faults->Plan(TierOperation::kFetch, {.fault = TierFault::kFail, .times = 1});
   EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL3);
-  EXPECT_FALSE(a.served->l2_health().quarantined());
+  EXPECT_FALSE(a.served->l2()[0].health().quarantined());
   const ApplyEpoch open = a.served->epochs().Begin();
   EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL3) << "the breaker is open";
   world_.executor().manual_clock().Advance(CircuitBreaker::kRest);
-  EXPECT_TRUE(a.served->l2_health().quarantined());
+  EXPECT_TRUE(a.served->l2()[0].health().quarantined());
   EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL3);
   a.served->epochs().Publish(open);
   EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL2);
@@ -125,7 +125,7 @@ TEST_F(L2FailureTest, AnL2WhoseAnswerIsLateHasFailed) {
   EXPECT_EQ(world_.statistics().tables[0].l2.errors, 0);
   EXPECT_EQ(world_.statistics().tables[1].l2.errors, 1);
   EXPECT_EQ(world_.statistics().tables[1].l2.errors_by_code[kLate], 1);
-  EXPECT_TRUE(b.served->l2_health().quarantined());
+  EXPECT_TRUE(b.served->l2()[0].health().quarantined());
   b.served->epochs().Publish(open);
 }
 
@@ -150,7 +150,7 @@ TEST_F(L2FailureTest, AProbeThatWasNotMadeClosesNoCircuitBreaker) {
     world_.executor().RunAll();
   }
   ASSERT_EQ(status_b[0], KeyStatus::kHitL2);
-  b.served->l2_breaker().NoteFailure(world_.executor().clock().Now());
+  b.served->l2()[0].breaker().NoteFailure(world_.executor().clock().Now());
   world_.executor().manual_clock().Advance(CircuitBreaker::kRest);
   const uint64_t asked = b.l2_faults->calls(TierOperation::kFetch);
   a.l2_faults->Plan(TierOperation::kFetch,
@@ -162,7 +162,7 @@ TEST_F(L2FailureTest, AProbeThatWasNotMadeClosesNoCircuitBreaker) {
   EXPECT_EQ(status_a[0], KeyStatus::kHitL2);
   EXPECT_EQ(status_b[0], KeyStatus::kHitL3);
   EXPECT_EQ(b.l2_faults->calls(TierOperation::kFetch), asked);
-  EXPECT_TRUE(b.served->l2_breaker().is_open());
+  EXPECT_TRUE(b.served->l2()[0].breaker().is_open());
 }
 
 // Catches: the last piece of a large lookup leaves level 2 no time, and level 2 counts as down.
@@ -202,7 +202,7 @@ TEST_F(L2FailureTest, AnL2ThatRunsOutOfMemoryHasFailed) {
     ASSERT_TRUE(answer.status.ok()) << answer.status;
     EXPECT_EQ(answer.statuses[0], KeyStatus::kHitL3);
     EXPECT_EQ(world_.statistics().tables[0].l2.errors, errors + 1);
-    EXPECT_TRUE(a.served->l2_health().quarantined());
+    EXPECT_TRUE(a.served->l2()[0].health().quarantined());
     a.served->epochs().Publish(open);
     session_.reset();
     world_.executor().RunAll();

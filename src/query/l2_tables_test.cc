@@ -17,7 +17,6 @@ using testing::Each;
 // Notes how it is asked.
 class CountingTier final : public LossyTier {
  public:
-  LossyTraits traits() const override { return {}; }
   absl::StatusOr<std::unique_ptr<LossyTable>> OpenTable(const TableSpec&, Incarnation,
                                                         uint64_t) override {
     return std::make_unique<PlainLossyTable>();
@@ -27,17 +26,12 @@ class CountingTier final : public LossyTier {
     size_t key_count = 0;
     for (const TableFetch& fetch : fetches) key_count += fetch.batch.keys.size();
     keys_per_call_max = std::max(keys_per_call_max, key_count);
-    if (first_is_near) {
-      FetchEach(fetches.first(1), deadline);
-      fetches.front().on_answered_first();
-    }
     if (no_memory) throw std::bad_alloc();
-    FetchEach(fetches.subspan(first_is_near ? 1 : 0), deadline);
+    FetchEach(fetches, deadline);
   }
 
   std::vector<size_t> tables_of_calls;
   size_t keys_per_call_max = 0;
-  bool first_is_near = false;  // the first table of a call is answered before the others
   bool no_memory = false;
 };
 
@@ -131,8 +125,8 @@ TEST_F(L2TablesTest, ATableThatFailsIsAnsweredByLevel3) {
   const ApplyEpoch open = tables_[1].served->epochs().Begin();
   EXPECT_THAT(AskAll(),
               testing::ElementsAre(KeyStatus::kHitL2, KeyStatus::kHitL3, KeyStatus::kHitL2));
-  EXPECT_TRUE(tables_[1].served->l2_health().quarantined());
-  EXPECT_FALSE(tables_[0].served->l2_health().quarantined());
+  EXPECT_TRUE(tables_[1].served->l2()[0].health().quarantined());
+  EXPECT_FALSE(tables_[0].served->l2()[0].health().quarantined());
   tables_[1].served->epochs().Publish(open);
   world_.executor().manual_clock().Advance(CircuitBreaker::kRest);
   EXPECT_THAT(AskAll(), Each(KeyStatus::kHitL2));
@@ -144,21 +138,35 @@ TEST_F(L2TablesTest, ACallThatFindsNoMemoryFailsForAllItsTables) {
   world_.executor().RunAll();
   tier_.no_memory = true;
   EXPECT_THAT(AskAll(), Each(KeyStatus::kHitL3));
-  for (const WorldTable& table : tables_) EXPECT_TRUE(table.served->l2_breaker().is_open());
+  for (const WorldTable& table : tables_) EXPECT_TRUE(table.served->l2()[0].breaker().is_open());
 }
 
-// Catches: a table that has its answers and waits for the others, or is taken for failed with them.
-TEST_F(L2TablesTest, ATableThatIsAnsweredFirstDoesNotWaitForTheOthers) {
-  ServeTables(3);
-  AskAll();
+// Tables with a part before the one that can block, and one without: what is lacking then is asked
+// for together.
+TEST_F(L2TablesTest, WhatFirstPartsLackIsOneCall) {
+  keys_ = {1, 2, 3};
+  std::vector<const WorldTable*> served;
+  for (size_t t = 0; t < 3; ++t) {
+    WorldTableOptions options = {.name = "m/t" + std::to_string(t), .stamp = t + 1, .keys = keys_};
+    options.l2_blocks = t == 0;
+    options.l2_tier = t == 0 ? &tier_ : nullptr;
+    options.has_second = t != 0;
+    options.second_tier = &tier_;
+    served.push_back(&Add(options, &world_.executor()));
+  }
+  world_.Publish(served);
+  session_ = world_.NewSession();
+  EXPECT_THAT(AskAll(), Each(KeyStatus::kHitL3));
+  EXPECT_THAT(tier_.tables_of_calls, testing::ElementsAre(3));
   world_.executor().RunAll();
-  tier_.first_is_near = true;
+  ASSERT_TRUE(tables_[1].l2->Clear().ok());
   EXPECT_THAT(AskAll(), Each(KeyStatus::kHitL2));
-  tier_.no_memory = true;
-  EXPECT_THAT(AskAll(),
-              testing::ElementsAre(KeyStatus::kHitL2, KeyStatus::kHitL3, KeyStatus::kHitL3));
-  EXPECT_FALSE(tables_[0].served->l2_breaker().is_open());
-  EXPECT_TRUE(tables_[1].served->l2_breaker().is_open());
+  EXPECT_THAT(tier_.tables_of_calls, testing::ElementsAre(2)) << "table 2 has all before";
+  world_.executor().RunAll();
+  EXPECT_THAT(AskAll(), Each(KeyStatus::kHitL2));
+  EXPECT_THAT(tier_.tables_of_calls, testing::IsEmpty()) << "table 0 alone needs no joint call";
+  EXPECT_EQ(tables_[1].second_log->fetches, 2u);
+  EXPECT_EQ(tables_[2].second_log->fetches, 1u);
 }
 
 // The task goes on without the lookup, and so do those of level 3.
@@ -188,7 +196,7 @@ TEST_F(L2TablesTest, ACancelledLookupSaysNothingAboutTheLevel) {
   for (uint32_t t = 0; t < 3; ++t)
     queries.push_back({.table = {t}, .keys = keys_, .rows = rows[t]});
   EXPECT_TRUE(session_->Lookup({.queries = queries, .cancel = &cancel}, nullptr).ok());
-  for (const WorldTable& table : tables_) EXPECT_FALSE(table.served->l2_breaker().is_open());
+  for (const WorldTable& table : tables_) EXPECT_FALSE(table.served->l2()[0].breaker().is_open());
   world_.executor().RunAll();
   EXPECT_THAT(AskAll(), Each(KeyStatus::kHitL2));
 }

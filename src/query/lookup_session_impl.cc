@@ -26,6 +26,11 @@ constexpr Duration kOutputsWaitMax = std::chrono::minutes(1);
 // first have to copy the rows of other large calls, and must not be taken for one that hangs.
 constexpr Duration kDeviceWaitMin = std::chrono::milliseconds(100);
 
+// The highest level of a lookup that does not ask level 1.
+TableLookup::Top TopOnHost(const LiveTable& table) {
+  return table.l2().empty() ? TableLookup::Top::kL3 : TableLookup::Top::kL2;
+}
+
 // Whether the device itself has failed: one that has no call or no memory left for this lookup
 // may answer the next one, and a lookup may have waited for the caller's own work.
 bool IsOfDevice(absl::StatusCode failed, bool is_behind_callers_work) {
@@ -141,11 +146,19 @@ void LookupSessionImpl::AnswerWithoutCache(const LiveModel::Guard& guard) {
 
 void LookupSessionImpl::AnswerFromHostLevels(const LiveModel::Guard& guard) {
   const std::span<TableLookup> tables = piece_->tables;
-  for (TableLookup& table : tables) FetchDirectly(table);  // from an L2 that can't block
-  level_fetch_.Fetch(tables, FetchJob::Level::kL2, guard, L2Deadline());  // from the others
+  for (TableLookup& table : tables) FetchDirectly(table);
+  FetchFromL2(guard);
   ApplyMissPolicy(TableLookup::Top::kL2, guard);
-  level_fetch_.Fetch(tables, FetchJob::Level::kL3, guard, deadline_);
+  level_fetch_.FetchFromL3(tables, guard, deadline_);
   ServeDefaults();
+}
+
+// From the parts that have not been asked yet, each for what those before it lack. Returns whether
+// there was one to ask.
+bool LookupSessionImpl::FetchFromL2(const LiveModel::Guard& guard) {
+  bool any = false;
+  while (level_fetch_.FetchFromL2(piece_->tables, guard, L2Deadline())) any = true;
+  return any;
 }
 
 absl::Status LookupSessionImpl::AnswerThroughCache(const DeviceCallPlace& place,
@@ -170,20 +183,20 @@ absl::Status LookupSessionImpl::AnswerThroughCache(const DeviceCallPlace& place,
                                        std::min(probe_deadline, DeviceDeadline(space))));
   NoteProbe();
   ApplyMissPolicy(TableLookup::Top::kL1, guard);
-  // The rest from an L2 that can't block.
+  // The rest from the first part of level 2, if it can't block.
   staged_fetch_->Fetch(tables, queries, DeviceDeadline(space) - shared_.fetch.clock().Now());
-  level_fetch_.Fetch(tables, FetchJob::Level::kL2, guard, L2Deadline());  // from the others
+  const bool asks_more_of_l2 = FetchFromL2(guard);
   ApplyMissPolicy(TableLookup::Top::kL2, guard);
   send_answered();  // nothing that is known waits for L3
   HPS_RETURN_IF_ERROR(cache.sent());
   const bool asks_l3 = std::ranges::any_of(
       tables, [](const TableLookup& table) { return !table.misses.pending().empty(); });
-  level_fetch_.Fetch(tables, FetchJob::Level::kL3, guard, deadline_, send_answered);
+  level_fetch_.FetchFromL3(tables, guard, deadline_, send_answered);
   ServeDefaults();
   send_answered();
   staged_fetch_->Promote(tables, guard);  // while the device is at its copies
-  const bool is_timed =
-      direct_choice_.wants_time() && !is_probed && !asks_l3 && !place.is_behind_callers_work;
+  const bool is_timed = direct_choice_.wants_time() && !is_probed && !asks_more_of_l2 && !asks_l3 &&
+                        !place.is_behind_callers_work;
   HPS_RETURN_IF_ERROR(cache.Finish(queries, DeviceDeadline(space), is_timed));
   if (is_timed) direct_choice_.NoteTime(shared_.fetch.clock().Now() - began);
   return absl::OkStatus();
@@ -251,13 +264,11 @@ void LookupSessionImpl::BeginTable(PieceLookup& piece, TableLookup& table, Table
   table.queries = piece.queries.data();
   table.hit_rate_threshold = threshold.value_or(served->hit_rate_threshold());
   table.epoch = served->epochs().published();
-  table.l2_usable = MayAskL2(*served);
+  ListAskedParts(table);
   table.cache = cache_index_;
   const bool has_l1 = cache_index_ != kNoCache && served->l1(cache_index_) != nullptr &&
                       !served->l1_health(cache_index_).quarantined();
-  table.top = has_l1                    ? TableLookup::Top::kL1
-              : served->l2() != nullptr ? TableLookup::Top::kL2
-                                        : TableLookup::Top::kL3;
+  table.top = has_l1 ? TableLookup::Top::kL1 : TopOnHost(*served);
 }
 
 absl::Status LookupSessionImpl::Probe(const DeviceCallPlace& place) {
@@ -299,11 +310,11 @@ void LookupSessionImpl::ProbeNextPiece(const DeviceCallPlace& place) {
 void LookupSessionImpl::TakeNextPiece() {
   std::swap(piece_, next_piece_);
   // The last piece may have found that a level 2 fails, or may have used up the time for asking it.
-  for (TableLookup& table : piece_->tables) table.l2_usable = MayAskL2(*table.table);
+  for (TableLookup& table : piece_->tables) ListAskedParts(table);
 }
 
-// Asks L2, or its near part, for every position, and lists what is not answered then, each key
-// once.
+// Asks the first part of L2, if it can't block, for every position, and lists what is not answered
+// then, each key once.
 void LookupSessionImpl::FetchDirectly(TableLookup& table) {
   bool asked = false;
   for (QueryLookup* query = table.first_query; query != nullptr; query = query->next_of_table) {
@@ -316,7 +327,7 @@ void LookupSessionImpl::FetchDirectly(TableLookup& table) {
         piece_->arena.Add(query->keys[i], number, static_cast<uint32_t>(i));
     }
   }
-  if (asked && !table.table->l2()->can_block()) table.l2_usable = false;  // it is asked once
+  if (asked) table.asks_l2[0] = false;  // it is asked once
   table.missed_positions = piece_->arena.added_count();
   table.misses = piece_->arena.MakeList();
 }
@@ -329,9 +340,7 @@ void LookupSessionImpl::ApplyMissPolicy(TableLookup::Top asked, const LiveModel:
   for (TableLookup& table : piece_->tables) {
     if (table.top != asked || table.misses.pending().empty() || !IsHitRateReached(table)) continue;
     if (table.table->retired()) continue;
-    const bool ask_l2 = asked == TableLookup::Top::kL1 && table.l2_usable;
-    level_fetch_.FetchInBackground(table, ask_l2 ? FetchJob::Level::kL2 : FetchJob::Level::kL3,
-                                   guard);
+    level_fetch_.FetchInBackground(table, asked == TableLookup::Top::kL1 ? 0 : kLevel3, guard);
   }
 }
 
@@ -346,15 +355,19 @@ bool LookupSessionImpl::IsHitRateReached(const TableLookup& table) {
   return 1.0 - open_count / key_count >= table.hit_rate_threshold;
 }
 
-// A later piece of a call may have little time left: too little to tell an L2 that hangs from one
+// A later piece of a call may have little time left: too little to tell a part that hangs from one
 // that works.
-bool LookupSessionImpl::MayAskL2(LiveTable& table) const {
-  if (table.l2() == nullptr || table.l2_health().quarantined()) return false;
-  return !table.l2()->can_block() || deadline_ == kNoDeadline ||
-         shared_.fetch.clock().Now() <= half_time_;
+void LookupSessionImpl::ListAskedParts(TableLookup& table) const {
+  table.asks_l2 = {};
+  for (size_t i = 0; i < table.table->l2().size(); ++i) {
+    const L2Part& part = table.table->l2()[i];
+    table.asks_l2[i] =
+        !part.health().quarantined() && (!part.can_block() || deadline_ == kNoDeadline ||
+                                         shared_.fetch.clock().Now() <= half_time_);
+  }
 }
 
-// An L2 that hangs must leave L3 time to answer.
+// A part of L2 that hangs must leave those below it time to answer.
 Deadline LookupSessionImpl::L2Deadline() const {
   if (deadline_ == kNoDeadline) return kNoDeadline;
   const TimePoint now = shared_.fetch.clock().Now();
@@ -422,9 +435,8 @@ void LookupSessionImpl::RestartCall() {
   for (TableLookup& table : piece_->tables) {
     table.misses = MissList();
     table.missed_positions = 0;
-    table.l2_usable = MayAskL2(*table.table);
-    if (table.top == TableLookup::Top::kL1)
-      table.top = table.table->l2() != nullptr ? TableLookup::Top::kL2 : TableLookup::Top::kL3;
+    ListAskedParts(table);
+    if (table.top == TableLookup::Top::kL1) table.top = TopOnHost(*table.table);
   }
 }
 

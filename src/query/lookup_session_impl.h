@@ -124,7 +124,8 @@ class LookupSessionImpl final : public LookupSession {
   void FetchDirectly(TableLookup& table);
   void ApplyMissPolicy(TableLookup::Top asked, const LiveModel::Guard& guard);
   bool IsHitRateReached(const TableLookup& table);
-  bool MayAskL2(LiveTable& table) const;
+  bool FetchFromL2(const LiveModel::Guard& guard);
+  void ListAskedParts(TableLookup& table) const;
   Deadline L2Deadline() const;
   Deadline DeviceDeadline(MemorySpace space) const;
   void ServeDefaults();

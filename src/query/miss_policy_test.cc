@@ -49,7 +49,7 @@ TEST_F(MissPolicyTest, WhatNoLevelTakesIsNotPending) {
   Serve(a);
   world_.executor().RunAll();
   const ApplyEpoch open = a.served->epochs().Begin();
-  a.served->l2_health().Quarantine();
+  a.served->l2()[0].health().Quarantine();
   EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kDefaultDegraded);
   EXPECT_EQ(world_.executor().queued_count(), 0) << "nothing was begun that could lead nowhere";
   a.served->epochs().Publish(open);

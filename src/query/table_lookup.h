@@ -7,6 +7,7 @@
 // is answered exactly once, by Answer.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -31,9 +32,10 @@ struct TableLookup {
   double hit_rate_threshold = 1.0;
   ApplyEpoch epoch = 0;  // read before the first fetch
   Top top = Top::kL3;
-  bool l2_usable = false;    // it exists, is not bypassed, and has not been asked yet
-  bool l2_bypassed = false;  // its circuit breaker is open, so L3 is asked instead
-  size_t cache = kNoCache;   // L1 that takes promotions
+  // By part of level 2: it is there, is not bypassed, and has not been asked yet.
+  std::array<bool, kL2PartsMax> asks_l2{};
+  size_t level = kNoLevel;  // that LevelFetch asks at the moment
+  size_t cache = kNoCache;  // L1 that takes promotions
   bool keys_on_host = true;
 
   MissList misses;

@@ -39,6 +39,10 @@ struct WorldTable {
   SharedTableLog l2_log = std::make_shared<TableLog>();
   std::unique_ptr<TierFaults> l3_faults;
   std::unique_ptr<TierFaults> l2_faults;
+  // Of the second part of L2.
+  SharedTableLog second_log = std::make_shared<TableLog>();
+  std::unique_ptr<TierFaults> second_faults;
+  LossyTable* second = nullptr;
   DurableTable* l3 = nullptr;  // below faults and observation
   LossyTable* l2 = nullptr;
 };
@@ -53,6 +57,8 @@ struct WorldTableOptions {
   bool has_l2 = true;
   bool l2_blocks = false;
   LossyTier* l2_tier = nullptr;  // asks level 2 for several tables at once
+  bool has_second = false;       // level 2 has a second part, which can block
+  LossyTier* second_tier = nullptr;
   double hit_rate_threshold = 1.0;
   std::vector<Key> keys{};  // rows in L3, of version 0
   std::set<Key> lost_keys{};
@@ -97,6 +103,8 @@ inline WorldTable MakeWorldTable(const WorldTableOptions& options, Executor* exe
   WorldTable table;
   table.l3_faults = std::make_unique<TierFaults>(executor);
   table.l2_faults = std::make_unique<TierFaults>(executor);
+  table.second_faults = std::make_unique<TierFaults>(executor);
+  table.second_faults->set_can_block(true);
   const TableSpec spec{.name = options.name,
                        .dim = options.dim,
                        .dtype = options.dtype,
@@ -113,9 +121,18 @@ inline WorldTable MakeWorldTable(const WorldTableOptions& options, Executor* exe
     if (l2 == nullptr) l2 = std::make_unique<PlainLossyTable>();
     table.l2 = l2.get();
     if (options.l2_blocks) table.l2_faults->set_can_block(true);
-    parts.l2 = WithFaults(std::make_unique<ObservedLossyTable>(std::move(l2), table.l2_log),
-                          table.l2_faults.get());
-    parts.l2_tier = options.l2_tier;
+    parts.l2.push_back(
+        {.table = WithFaults(std::make_unique<ObservedLossyTable>(std::move(l2), table.l2_log),
+                             table.l2_faults.get()),
+         .tier = options.l2_tier});
+  }
+  if (options.has_second) {
+    auto second = std::make_unique<PlainLossyTable>();
+    table.second = second.get();
+    parts.l2.push_back({.table = WithFaults(std::make_unique<ObservedLossyTable>(std::move(second),
+                                                                                 table.second_log),
+                                            table.second_faults.get()),
+                        .tier = options.second_tier});
   }
   parts.hit_rate_threshold = options.hit_rate_threshold;
   table.served = *LiveTable::Create(std::move(parts));

@@ -33,7 +33,10 @@ class CurrentRowsTest : public ::testing::Test {
     EXPECT_TRUE(l2->Insert(One(1, row, 2, 4), 0).ok());
     LiveTable::Parts parts;
     parts.l3 = WithFaults(std::move(l3), &l3_faults_);
-    parts.l2 = WithFaults(std::move(l2), &l2_faults_);
+    parts.l2.push_back({.table = WithFaults(std::move(l2), &l2_faults_)});
+    auto second = std::make_unique<PlainLossyTable>();
+    second_ = second.get();
+    parts.l2.push_back({.table = WithFaults(std::move(second), &second_faults_)});
     table_ = *LiveTable::Create(std::move(parts));
   }
 
@@ -47,6 +50,8 @@ class CurrentRowsTest : public ::testing::Test {
   }
 
   TierFaults l2_faults_;
+  TierFaults second_faults_;  // of the second part, which is empty
+  LossyTable* second_ = nullptr;
   TierFaults l3_faults_;
   std::shared_ptr<LiveTable> table_;
   const std::vector<Key> keys_ = {3, 1, 2};
@@ -65,8 +70,26 @@ TEST_F(CurrentRowsTest, AsksLevel3ForWhatLevel2Lacks) {
   EXPECT_EQ(versions_[2], 6);
 }
 
+TEST_F(CurrentRowsTest, AsksEachPartOfLevel2ForWhatThoseBeforeItLack) {
+  std::vector<std::byte> row;
+  ASSERT_TRUE(second_->Insert(One(1, row, 8, 8), 0).ok());
+  ASSERT_TRUE(second_->Insert(One(2, row, 9, 9), 0).ok());
+  ASSERT_TRUE(Fetch().ok());
+  EXPECT_EQ(versions_[1], 4) << "the first part's";
+  EXPECT_EQ(versions_[2], 9);
+  EXPECT_EQ(rows_[2 * kRowBytes], std::byte{9});
+  EXPECT_EQ(outcomes_[0], FetchOutcome::kAbsent);
+  l2_faults_.Plan(TierOperation::kFetch, {.times = 1});
+  ASSERT_TRUE(Fetch().ok());
+  EXPECT_EQ(versions_[1], 8) << "the second part's";
+  second_faults_.Plan(TierOperation::kFetch, {.times = 1});
+  ASSERT_TRUE(Fetch().ok());
+  EXPECT_EQ(versions_[1], 4);
+  EXPECT_EQ(versions_[2], 6) << "level 3's";
+}
+
 TEST_F(CurrentRowsTest, DoesNotAskALevel2InQuarantine) {
-  table_->l2_health().QuarantineUntilCleared();
+  table_->l2()[0].health().QuarantineUntilCleared();
   ASSERT_TRUE(Fetch().ok());
   EXPECT_EQ(rows_[kRowBytes], std::byte{3});
   EXPECT_EQ(versions_[1], 5);

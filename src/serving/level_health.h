@@ -1,4 +1,4 @@
-// Whether lookups may use one table's level: level 2, or level 1 on one device.
+// Whether lookups may use one table's level: a part of level 2, or level 1 on one device.
 //
 // A level that failed or timed out may lack a change. A lookup that bypassed it and saw the new row
 // in L3 must not see the old row in the level later. The level is therefore in quarantine until

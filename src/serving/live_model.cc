@@ -39,6 +39,21 @@ void AddLevel(const LevelStatistics& part, LevelStatistics* sum) {
   for (size_t i = 0; i < kStatusCodeCount; ++i) sum->errors_by_code[i] += part.errors_by_code[i];
 }
 
+// The counts are those of the first part, where memory is; of the rows that no room was found for,
+// those of all parts. What Redis holds is not known by table.
+void AddLevel2(const LiveTable& table, TableStatistics* of_table) {
+  bool is_first = true;
+  for (const L2Part& part : table.l2()) {
+    const LevelStatistics statistics = part.table().Statistics();
+    if (std::exchange(is_first, false)) {
+      of_table->l2 = statistics;
+    } else {
+      of_table->l2.dropped += statistics.dropped;
+    }
+    of_table->l2_bypassed |= part.breaker().is_open() || part.health().needs_clearing();
+  }
+}
+
 }  // namespace
 
 LiveModel::LiveModel(std::string name, EpochDomain& domain, Executor& reclaim_executor)
@@ -195,8 +210,7 @@ std::vector<TableStatistics> LiveModel::Statistics() const {
                                      .l1 = l1->Statistics()});
       AddLevel(of_table.l1_devices.back().l1, &of_table.l1);
     }
-    if (table->l2() != nullptr) of_table.l2 = table->l2()->Statistics();
-    of_table.l2_bypassed = table->l2_breaker().is_open() || table->l2_health().needs_clearing();
+    AddLevel2(*table, &of_table);
     of_table.l1.errors += counters.l1_errors().AddTo(&of_table.l1.errors_by_code);
     of_table.l2.errors += counters.l2_errors().AddTo(&of_table.l2.errors_by_code);
     statistics.push_back(std::move(of_table));

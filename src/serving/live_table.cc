@@ -28,15 +28,20 @@ LiveTable::LiveTable(Parts parts)
       hit_rate_threshold_(parts.hit_rate_threshold),
       default_row_(spec_.default_row),
       default_row_float32_(spec_.dim * sizeof(float)),
-      l3_(std::move(parts.l3)),
-      l2_(std::move(parts.l2)),
-      l2_direct_(dynamic_cast<DirectReadable*>(l2_.get())),
-      l2_tier_(parts.l2_tier),
-      shared_(parts.shared) {
+      l3_(std::move(parts.l3)) {
+  HPS_CHECK(parts.l2.size() <= kL2PartsMax);
+  for (L2Part::Opened& part : parts.l2) l2_.emplace_back(std::move(part), epochs_);
   default_row_.resize(spec_.row_bytes());  // an empty default row means zeros
   ConvertToFloat32(spec_.dtype, default_row_.data(), spec_.dim, default_row_float32_.data());
   for (CacheSlot& slot : l1_)
     slot.health = std::make_unique<LevelHealth>(epochs_, LevelHealth::Applied::kWhenNoted);
+}
+
+SharedTable* LiveTable::shared() const {
+  for (const L2Part& part : l2_) {
+    if (part.shared() != nullptr) return part.shared();
+  }
+  return nullptr;
 }
 
 void LiveTable::AttachL1(size_t cache, std::unique_ptr<DeviceCacheTable> table, int device) {

@@ -14,20 +14,20 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/circuit_breaker.h"
 #include "base/limits.h"
 #include "hps/table_spec.h"
+#include "serving/l2_part.h"
 #include "serving/level_health.h"
 #include "tier/device_cache.h"
 #include "tier/direct_rows.h"
 #include "tier/durable_tier.h"
 #include "tier/fence.h"
-#include "tier/lossy_tier.h"
 #include "tier/shared_table.h"
 
 namespace hps {
@@ -36,14 +36,12 @@ class LiveTable {
  public:
   struct Parts {
     std::unique_ptr<DurableTable> l3;  // gives the schema and the incarnation
-    std::unique_ptr<LossyTable> l2;    // null: the model has no L2
-    LossyTier* l2_tier = nullptr;      // asks `l2` together with others; null: it is asked alone
-    SharedTable* shared = nullptr;     // a part of `l2` that several nodes share
+    std::vector<L2Part::Opened> l2{};  // in the order in which they are asked; empty: no L2
     double hit_rate_threshold = 1.0;   // where a request names none
   };
 
   // Errors: INVALID_ARGUMENT (no L3, a schema that ValidateTableSpec refuses, a threshold outside
-  // [0, 1]).
+  // [0, 1]). REQUIRES: at most kL2PartsMax parts of L2.
   static absl::StatusOr<std::shared_ptr<LiveTable>> Create(Parts parts);
 
   LiveTable(const LiveTable&) = delete;
@@ -59,12 +57,13 @@ class LiveTable {
   std::span<const std::byte> default_row_float32() const { return default_row_float32_; }
 
   DurableTable& l3() const { return *l3_; }
-  LossyTable* l2() const { return l2_.get(); }  // null when there is none
-  // The same table, if devices can read it; else null.
-  DirectReadable* l2_direct() const { return l2_direct_; }
-  // Asks level 2 for several tables at once; null: each table is asked alone.
-  LossyTier* l2_tier() const { return l2_tier_; }
-  SharedTable* shared() const { return shared_; }  // null: this node has its L2 for itself
+  // Its parts, in the order in which they are asked.
+  std::deque<L2Part>& l2() { return l2_; }
+  const std::deque<L2Part>& l2() const { return l2_; }
+  // The first part of L2, if devices can read it; else null.
+  DirectReadable* l2_direct() const { return l2_.empty() ? nullptr : l2_.front().table().direct(); }
+  // The part of L2 that several nodes share; null: this node has its L2 for itself.
+  SharedTable* shared() const;
 
   // The table in the cache number `cache` of SessionFactory::Options::caches; null while there is
   // none. A pointer once got stays valid as long as this LiveTable.
@@ -86,10 +85,7 @@ class LiveTable {
 
   // For promotions and for the table's applier.
   ApplyEpochs& epochs() { return epochs_; }
-  // Whether lookups may use the level. The applier notes there what it has applied to an L1.
-  LevelHealth& l2_health() { return l2_health_; }
-  // For an L2 that can block. One that cannot costs no time when it fails.
-  CircuitBreaker& l2_breaker() { return l2_breaker_; }
+  // Whether lookups may use the L1. The applier notes there what it has applied to it.
   LevelHealth& l1_health(size_t cache) { return *l1_[cache].health; }
   const LevelHealth& l1_health(size_t cache) const { return *l1_[cache].health; }
 
@@ -98,7 +94,7 @@ class LiveTable {
   bool retired() const { return retired_.load(std::memory_order_relaxed); }
   void Retire() {
     retired_.store(true, std::memory_order_relaxed);
-    if (l2_direct_ != nullptr) l2_direct_->StopPinning();
+    if (DirectReadable* const l2 = l2_direct()) l2->StopPinning();
   }
 
  private:
@@ -118,14 +114,9 @@ class LiveTable {
   std::vector<std::byte> default_row_;
   std::vector<std::byte> default_row_float32_;
   ApplyEpochs epochs_;
-  LevelHealth l2_health_{epochs_};
-  CircuitBreaker l2_breaker_;
   std::atomic<bool> retired_{false};
   const std::unique_ptr<DurableTable> l3_;
-  const std::unique_ptr<LossyTable> l2_;
-  DirectReadable* const l2_direct_;
-  LossyTier* const l2_tier_;
-  SharedTable* const shared_;
+  std::deque<L2Part> l2_;  // does not grow
   std::array<CacheSlot, kCachesMax> l1_;
 };
 

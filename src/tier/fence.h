@@ -37,7 +37,7 @@ class ApplyEpochs {
  public:
   // Opens the next change. REQUIRES: none is open.
   ApplyEpoch Begin();
-  // Closes the change: its writes are in L3 and L2, or L2 is in quarantine.
+  // Closes the change: its writes are in L3 and in each part of L2, or the part is in quarantine.
   void Publish(ApplyEpoch epoch);
 
   ApplyEpoch published() const { return published_.load(std::memory_order_seq_cst); }

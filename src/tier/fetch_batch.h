@@ -6,12 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 
 #include "hps/span.h"
 #include "hps/types.h"
-#include "tier/fence.h"
 
 namespace hps {
 
@@ -33,13 +31,6 @@ struct FetchBatch {
   std::span<Version> versions{};     // [n] or empty; written for kHit only
   // A device reads the rows next, which is slower from a processor's cache than from memory.
   bool rows_go_to_device = false;
-  // For a table of two parts (LossyTable::has_near_part): ask only the near part, which can't
-  // block.
-  bool near_only = false;
-  // The apply epoch that was published before the first fetch of these keys. A table of two parts
-  // copies rows that it finds in the far part into the near one, under this epoch; without it, it
-  // copies none.
-  std::optional<ApplyEpoch> epoch{};
   // [n] or empty, of the durable tier; means something for kAbsent only: the version of the key's
   // deletion, 0 = not deleted since its table's import, or kDeletionUnknown.
   std::span<Version> deletions{};

@@ -1,4 +1,7 @@
-// The lossy tier (level 2): a level that holds some rows and may lose any of them at any time.
+// The lossy tier: a part of level 2. It holds some rows and may lose any of them at any time.
+//
+// Level 2 is a list of such parts: memory, Redis, or memory and then Redis. Lookups ask the parts
+// in this order (serving/l2_part.h); a part does not know the others.
 //
 // Losing a row is never an error: a key that is not held is a miss, and the level below answers. A
 // row that is held is correct: it is a value once written for that key (never torn, never another
@@ -10,7 +13,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 
@@ -21,6 +23,7 @@
 #include "hps/statistics.h"
 #include "hps/table_spec.h"
 #include "tier/admission.h"
+#include "tier/direct_rows.h"
 #include "tier/fence.h"
 #include "tier/fetch_batch.h"
 
@@ -74,8 +77,7 @@ class LossyTable {
   virtual absl::StatusOr<uint64_t> Erase(std::span<const Key> keys) = 0;
 
   // The fence, see tier/fence.h. Returns when insertions that began before have ended. Errors:
-  // UNAVAILABLE, DEADLINE_EXCEEDED; the caller then trips the shard's bypass. FAILED_PRECONDITION:
-  // the table can't be changed; the caller bypasses it for good.
+  // UNAVAILABLE, DEADLINE_EXCEEDED; the caller then trips the shard's bypass.
   virtual absl::Status RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch,
                                        Deadline deadline) = 0;
 
@@ -88,9 +90,8 @@ class LossyTable {
   // caller's own output buffer; one that can block gets only scratch memory.
   virtual bool can_block() const = 0;
 
-  // For a table that can block: whether a part of it can't. FetchBatch::near_only asks only that
-  // part, so that the caller need not wait for what it has.
-  virtual bool has_near_part() const = 0;
+  // The same table for devices that read its rows by themselves; null: they can't.
+  virtual DirectReadable* direct() = 0;
 };
 
 // One table's part of a fetch from several tables.
@@ -98,9 +99,6 @@ struct TableFetch {
   LossyTable* table = nullptr;
   FetchBatch batch{};
   absl::StatusOr<FetchCounts> counts = FetchCounts();  // as LossyTable::Fetch returns it
-  // May be empty. A tier that has all answers of `table` before it waits for other tables calls it
-  // then, once, on the calling thread; it uses `table` and `batch` no longer.
-  std::function<void()> on_answered_first{};
 };
 
 // Asks the tables one after the other.
@@ -108,31 +106,22 @@ inline void FetchEach(std::span<TableFetch> fetches, Deadline deadline) {
   for (TableFetch& fetch : fetches) fetch.counts = fetch.table->Fetch(fetch.batch, deadline);
 }
 
-// What holds for all tables of a level.
-struct LossyTraits {
-  bool budgeted = true;  // a table has a budget; else OpenTable ignores `bytes_max`
-  bool layered = false;  // a table has a near part, which has the budget, and a far part without
-                         // one; a budget that is too small makes a table of the far part alone
-};
-
-// A level that makes tables within a byte budget. Thread-safe.
+// Makes tables, within a byte budget if the tier has one. Thread-safe.
 class LossyTier {
  public:
   virtual ~LossyTier() = default;
 
-  virtual LossyTraits traits() const = 0;
-
-  // Makes an empty table for one incarnation. `bytes_max` is its share of the level, metadata
-  // included. Errors: RESOURCE_EXHAUSTED if the budget is too small for a useful table (says how
-  // many bytes are needed), INVALID_ARGUMENT for an invalid spec.
+  // Makes an empty table for one incarnation. `bytes_max` is its share of the tier, metadata
+  // included; a tier outside this process ignores it. Errors: RESOURCE_EXHAUSTED if the budget is
+  // too small for a useful table (says how many bytes are needed), INVALID_ARGUMENT for an invalid
+  // spec.
   virtual absl::StatusOr<std::unique_ptr<LossyTable>> OpenTable(const TableSpec& spec,
                                                                 Incarnation incarnation,
                                                                 uint64_t bytes_max) = 0;
 
-  // As LossyTable::Fetch of each table; sets the counts of each. A level outside this process asks
-  // all of its tables at once: that costs one round trip to each server, however many tables there
-  // are. A table of another level is asked alone. A table that fails leaves the others their
-  // answers.
+  // As LossyTable::Fetch of each table; sets the counts of each. A tier outside this process asks
+  // all tables at once: that costs one round trip to each server, however many tables there are. A
+  // table that fails leaves the others their answers. REQUIRES: they are tables of this tier.
   virtual void Fetch(std::span<TableFetch> fetches, Deadline deadline) = 0;
 };
 

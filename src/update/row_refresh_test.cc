@@ -20,7 +20,7 @@ class RowRefreshTest : public ::testing::Test {
     WriteL3(1);
     world_.Promote(held_);
     WriteL3(2);
-    EXPECT_TRUE(world_.live().l2()->Clear().ok());
+    EXPECT_TRUE(world_.live().l2()[0].table().Clear().ok());
   }
 
   void WriteL3(float value) {

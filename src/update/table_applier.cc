@@ -146,7 +146,7 @@ absl::StatusOr<DurableTable*> TableApplier::Open(const WriteLease& lease) {
     l1_times_us_.clear();
     overflowed_ = false;
     needs_refresh_ = false;
-    l2_unraised_ = UnraisedKeys();
+    l2_unraised_.assign(kL2PartsMax, UnraisedKeys());
     l1_unraised_.assign(kCachesMax, UnraisedKeys());
     clear_rests_.assign(kCachesMax, ClearRest());
   }
@@ -222,7 +222,7 @@ void TableApplier::NoteL3() {
 
 void TableApplier::NoteL2(const LiveTable& live) {
   if (freshness_ == nullptr) return;
-  if (live.l2() != nullptr) freshness_->l2.Add(publish_times_us_);
+  if (!live.l2().empty()) freshness_->l2.Add(publish_times_us_);
   if (!HasL1(live)) return;
   const size_t room = kL1TimesMax - l1_times_us_.size();
   const auto kept = publish_times_us_.first(std::min(room, publish_times_us_.size()));
@@ -241,14 +241,14 @@ void TableApplier::Raise(LiveTable& live, ApplyEpoch epoch) {
     NoteUnraised(keys_, l1_unraised_[cache]);
     QuarantineL1(live, cache);
   }
-  if (live.l2() == nullptr) return;
-  if (!live.l2_health().needs_clearing()) {
-    const absl::Status raised = live.l2()->RaiseWatermarks(keys_, epoch, Soon());
-    if (raised.ok()) return;
-    if (absl::IsFailedPrecondition(raised)) return GiveUpL2(live, raised);
+  for (size_t i = 0; i < live.l2().size(); ++i) {
+    L2Part& part = live.l2()[i];
+    const bool raised =
+        !part.health().needs_clearing() && part.table().RaiseWatermarks(keys_, epoch, Soon()).ok();
+    if (raised) continue;
+    NoteUnraised(keys_, l2_unraised_[i]);
+    QuarantineL2(part);
   }
-  NoteUnraised(keys_, l2_unraised_);
-  QuarantineL2(live);
 }
 
 void TableApplier::QuarantineL1(LiveTable& live, size_t cache) {
@@ -256,17 +256,7 @@ void TableApplier::QuarantineL1(LiveTable& live, size_t cache) {
   Quarantine(live.l1_health(cache), absl::StrCat("level 1 on device ", live.l1_device(cache)));
 }
 
-void TableApplier::QuarantineL2(LiveTable& live) { Quarantine(live.l2_health(), "level 2"); }
-
-// A level that can only be read can't be cleared either: it would go on to show rows from before
-// this change.
-void TableApplier::GiveUpL2(LiveTable& live, const absl::Status& why) {
-  LogWarning(absl::StrCat(
-      "table '", table_,
-      "' is served without level 2 from now on, because its rows change: ", TextForLog(why)));
-  l2_unraised_.overflowed = true;
-  live.l2_health().QuarantineUntilCleared();
-}
+void TableApplier::QuarantineL2(L2Part& part) { Quarantine(part.health(), part.name()); }
 
 // The next refresh clears the level.
 void TableApplier::Quarantine(LevelHealth& health, std::string_view level) {
@@ -278,22 +268,25 @@ void TableApplier::Quarantine(LevelHealth& health, std::string_view level) {
   needs_refresh_ = true;
 }
 
+// From the last part to the first: a part shows the new rows only after those below it.
+void TableApplier::WriteL2(LiveTable& live, const DurableWrite& write, bool written) {
+  for (size_t i = live.l2().size(); i > 0; --i) {
+    L2Part& part = live.l2()[i - 1];
+    // Since BeginChange, this node takes from a shared part no row of these keys that lacks the
+    // change.
+    if (part.shared() != nullptr && written) part.shared()->EndChange(write);
+    if (part.health().needs_clearing()) continue;
+    if (!WritePart(part.table(), write, written).ok()) QuarantineL2(part);
+  }
+}
+
 // If level 3 failed, lookups may see the old rows or the new ones there. Level 2 must not show the
 // old ones after the new ones, so it loses the keys.
-void TableApplier::WriteL2(LiveTable& live, const DurableWrite& write, bool written) {
-  LossyTable* const l2 = live.l2();
-  // Since BeginChange, this node takes from the shared level no row of these keys that lacks the
-  // change. The rest of this function changes the part in memory that may stand before that level.
-  if (live.shared() != nullptr && written) live.shared()->EndChange(write);
-  if (l2 == nullptr || live.l2_health().needs_clearing()) return;
-  absl::Status status;
-  if (!written) {
-    status = l2->Erase(keys_).status();
-  } else {
-    if (!write.upserts.keys.empty()) status = l2->Update(write.upserts).status();
-    if (status.ok() && !write.deletes.empty()) status = l2->Erase(write.deletes).status();
-  }
-  if (!status.ok()) QuarantineL2(live);
+absl::Status TableApplier::WritePart(LossyTable& part, const DurableWrite& write,
+                                     bool written) const {
+  if (!written) return part.Erase(keys_).status();
+  if (!write.upserts.keys.empty()) HPS_RETURN_IF_ERROR(part.Update(write.upserts).status());
+  return write.deletes.empty() ? absl::OkStatus() : part.Erase(write.deletes).status();
 }
 
 void TableApplier::NoteChanged(const LiveTable& live) {
@@ -323,16 +316,20 @@ void TableApplier::NoteUnraised(std::span<const Key> keys, UnraisedKeys& unraise
 }
 
 void TableApplier::ClearLevels(LiveTable& live) {
-  if (live.l2() != nullptr && live.l2_health().needs_clearing() && !l2_unraised_.overflowed) {
-    const ApplyEpoch epoch = live.epochs().published();
-    const bool cleared = live.l2()->RaiseWatermarks(l2_unraised_.keys, epoch, Soon()).ok() &&
-                         live.l2()->Clear().ok();
-    if (cleared) {
-      l2_unraised_ = UnraisedKeys();
-      live.l2_health().Clear();
-    }
-  }
+  for (size_t part = 0; part < live.l2().size(); ++part) ClearL2(live, part);
   for (size_t cache = 0; cache < kCachesMax; ++cache) ClearL1(live, cache);
+}
+
+void TableApplier::ClearL2(LiveTable& live, size_t number) {
+  L2Part& part = live.l2()[number];
+  UnraisedKeys& unraised = l2_unraised_[number];
+  if (!part.health().needs_clearing() || unraised.overflowed) return;
+  const ApplyEpoch epoch = live.epochs().published();
+  const bool cleared =
+      part.table().RaiseWatermarks(unraised.keys, epoch, Soon()).ok() && part.table().Clear().ok();
+  if (!cleared) return;
+  unraised = UnraisedKeys();
+  part.health().Clear();
 }
 
 // A cache that does not answer in time is left alone for a while, so that it costs the others
@@ -532,7 +529,9 @@ void TableApplier::NoteRefreshed(LiveTable& live) {
 }
 
 void TableApplier::UpdateNeed(LiveTable& live) {
-  bool needs = live.l2_health().needs_clearing() && !l2_unraised_.overflowed;
+  bool needs = false;
+  for (size_t i = 0; i < live.l2().size(); ++i)
+    needs |= live.l2()[i].health().needs_clearing() && !l2_unraised_[i].overflowed;
   for (size_t cache = 0; cache < kCachesMax; ++cache) {
     if (live.l1(cache) == nullptr) continue;
     needs |= !changed_.empty() || overflowed_ || full_is_open_;

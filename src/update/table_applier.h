@@ -155,14 +155,15 @@ class TableApplier {
   void NoteL2(const LiveTable& live);
   void Raise(LiveTable& live, ApplyEpoch epoch);
   void QuarantineL1(LiveTable& live, size_t cache);
-  void QuarantineL2(LiveTable& live);
-  void GiveUpL2(LiveTable& live, const absl::Status& why);
+  void QuarantineL2(L2Part& part);
   void Quarantine(LevelHealth& health, std::string_view level);
   void WriteL2(LiveTable& live, const DurableWrite& write, bool written);
+  absl::Status WritePart(LossyTable& part, const DurableWrite& write, bool written) const;
   void NoteChanged(const LiveTable& live);
   static void NoteUnraised(std::span<const Key> keys, UnraisedKeys& unraised);
   void ClearLevels(LiveTable& live);
   void ClearL1(LiveTable& live, size_t cache);
+  void ClearL2(LiveTable& live, size_t number);
   absl::Status EmptyL1(DeviceCacheTable& l1, size_t cache, ApplyEpoch epoch);
   absl::Status RefreshStep(LiveTable& live, Deadline deadline);
   absl::StatusOr<size_t> RefreshKeys(const RowRefresh::Options& options, TimePoint until);
@@ -205,7 +206,7 @@ class TableApplier {
   std::vector<Key> changed_;                     // to refresh in level 1
   std::span<const int64_t> publish_times_us_{};  // of the present change
   std::vector<int64_t> l1_times_us_;  // publish times of changes that level 1 does not have yet
-  UnraisedKeys l2_unraised_;
+  std::vector<UnraisedKeys> l2_unraised_{kL2PartsMax};
   std::vector<UnraisedKeys> l1_unraised_{kCachesMax};
   std::vector<ClearRest> clear_rests_{kCachesMax};
 };

@@ -46,7 +46,7 @@ class TableApplierTest : public ::testing::Test {
     std::vector<std::byte> rows = World::Rows(1, value);
     const DurableWrite write = {.upserts = {.keys = {&key, 1}, .rows = World::View(rows)}};
     ASSERT_TRUE(world_.live().l3().Write(write).ok());
-    ASSERT_TRUE(world_.live().l2()->Clear().ok());
+    ASSERT_TRUE(world_.live().l2()[0].table().Clear().ok());
   }
 
   World world_;
@@ -112,7 +112,7 @@ TEST_P(TwoDevicesTest, ADeviceThatHangsLeavesTheOtherLevelsTheirTime) {
   for (std::thread& answer : answers) answer.join();
   EXPECT_TRUE(health(failing_).needs_clearing());
   EXPECT_FALSE(health(healthy_).quarantined());
-  EXPECT_FALSE(world_.live().l2_health().quarantined());
+  EXPECT_FALSE(world_.live().l2()[0].health().quarantined());
   EXPECT_EQ(world_.InL2(1), 2);
 }
 
@@ -273,7 +273,7 @@ TEST_F(TableApplierTest, AFullRefreshReadsEveryHeldKeyAgain) {
                   .Write({.upserts = {.keys = {&changed, 1}, .rows = World::View(rows)},
                           .deletes = {&deleted, 1}})
                   .ok());
-  ASSERT_TRUE(world_.live().l2()->Clear().ok());
+  ASSERT_TRUE(world_.live().l2()[0].table().Clear().ok());
   ASSERT_TRUE(applier_.RefreshAll(World::Soon()).ok());
   EXPECT_EQ(world_.InL1(1), 1);
   EXPECT_EQ(world_.InL1(2), 7);
@@ -303,7 +303,7 @@ TEST_F(TableApplierTest, APromotionFromBeforeAChangeIsRefused) {
   const Key key = 1;
   ASSERT_TRUE(Upsert({1}, 2).ok());
   const RowBatch promotion = {.keys = {&key, 1}, .rows = World::View(old_row)};
-  ASSERT_TRUE(world_.live().l2()->Insert(promotion, before).ok());
+  ASSERT_TRUE(world_.live().l2()[0].table().Insert(promotion, before).ok());
   ASSERT_TRUE(world_.live().l1(0)->InsertIfAbsent(promotion, before).ok());
   EXPECT_EQ(world_.InL2(1), kMissing);
   EXPECT_EQ(world_.InL1(1), kMissing);
@@ -336,12 +336,55 @@ TEST_F(TableApplierTest, ALevel2ThatMissedAChangeIsBypassedUntilItIsCleared) {
     world.Promote({1, 2});
     world.l2_faults.Plan(failing, {.times = 1});
     ASSERT_TRUE(World::Upsert(applier, {1}, 2).ok()) << "a failed level fails no change";
-    EXPECT_TRUE(world.live().l2_health().quarantined());
+    EXPECT_TRUE(world.live().l2()[0].health().quarantined());
     EXPECT_EQ(world.InL1(1), 2);
     ASSERT_TRUE(World::Upsert(applier, {2}, 3).ok());
-    EXPECT_FALSE(world.live().l2_health().quarantined());
+    EXPECT_FALSE(world.live().l2()[0].health().quarantined());
     EXPECT_EQ(world.InL2(1), kMissing) << "it was cleared";
   }
+}
+
+// Each part of level 2 by itself: the other one goes on.
+TEST_F(TableApplierTest, OfALevel2OfTwoPartsOneThatMissedAChangeIsBypassed) {
+  for (const TierOperation failing : {TierOperation::kUpdate, TierOperation::kRaiseWatermarks}) {
+    for (const size_t failed : {size_t{0}, size_t{1}}) {
+      World world;
+      world.Load(/*has_second_part=*/true);
+      TableApplier applier("m/t", world.registry, world.store);
+      ASSERT_TRUE(World::Upsert(applier, {1, 2}, 1).ok());
+      world.Promote({1, 2});
+      (failed == 0 ? world.l2_faults : world.second_l2_faults).Plan(failing, {.times = 1});
+      ASSERT_TRUE(World::Upsert(applier, {1}, 2).ok()) << "a failed part fails no change";
+      EXPECT_TRUE(world.live().l2()[failed].health().quarantined());
+      EXPECT_FALSE(world.live().l2()[1 - failed].health().quarantined());
+      EXPECT_EQ(world.InL2(1, 1 - failed), 2);
+      ASSERT_TRUE(World::Upsert(applier, {2}, 3).ok());
+      EXPECT_FALSE(world.live().l2()[failed].health().quarantined());
+      EXPECT_EQ(world.InL2(1, failed), kMissing) << "it was cleared";
+      EXPECT_EQ(world.InL2(2, 1 - failed), 3);
+      ASSERT_TRUE(World::Delete(applier, {2}).ok());
+      for (const size_t part : {0, 1}) EXPECT_EQ(world.InL2(2, part), kMissing);
+    }
+  }
+}
+
+// Lookups that miss in the first part must not find an older row below than it had.
+TEST_F(TableApplierTest, TheFirstPartOfALevel2IsChangedLast) {
+  World world;
+  world.Load(/*has_second_part=*/true);
+  TableApplier applier("m/t", world.registry, world.store);
+  ASSERT_TRUE(World::Upsert(applier, {1}, 1).ok());
+  world.Promote({1});
+  float in_first = kMissing, in_level_3 = kMissing;
+  world.second_l2_faults.Plan(TierOperation::kUpdate,
+                              {.fault = TierFault::kNone, .times = 1, .before = [&] {
+                                 in_first = world.InL2(1);
+                                 in_level_3 = world.InL3(1);
+                               }});
+  ASSERT_TRUE(World::Upsert(applier, {1}, 2).ok());
+  EXPECT_EQ(in_first, 1);
+  EXPECT_EQ(in_level_3, 2);
+  for (const size_t part : {0, 1}) EXPECT_EQ(world.InL2(1, part), 2);
 }
 
 TEST_F(TableApplierTest, ALevel1ThatMissedAChangeIsBypassedUntilItIsCleared) {
@@ -366,7 +409,7 @@ TEST_F(TableApplierTest, ALevel1ThatCouldNotBeRefreshedIsBypassed) {
   world_.Load();
   ASSERT_TRUE(Upsert({1}, 1).ok());
   world_.Promote({1});
-  ASSERT_TRUE(world_.live().l2()->Clear().ok());
+  ASSERT_TRUE(world_.live().l2()[0].table().Clear().ok());
   world_.store.faults.Plan(TierOperation::kFetch, {.times = 1});
   ASSERT_TRUE(Upsert({1}, 2).ok());
   EXPECT_TRUE(world_.live().l1_health(0).quarantined());
@@ -435,7 +478,7 @@ TEST_F(TableApplierTest, RandomChangesAgainstAPlainMap) {
       const float expected = truth.contains(key) ? truth[key] : kAbsent;
       ASSERT_EQ(world.InL3(key), expected) << "seed " << seed << " step " << step;
       if (const float row = world.InL2(key);
-          row != kMissing && !world.live().l2_health().quarantined()) {
+          row != kMissing && !world.live().l2()[0].health().quarantined()) {
         ASSERT_EQ(row, expected) << "seed " << seed << " step " << step;
       }
       if (const float row = world.InL1(key);

@@ -116,10 +116,14 @@ class UpdateWorld {
   }
 
   // Makes the table's levels, and makes it live.
-  void Load() {
+  void Load(bool has_second_part = false) {
     LiveTable::Parts parts;
     parts.l3 = *store.OpenTable("m/t");
-    parts.l2 = WithFaults(std::make_unique<PlainLossyTable>(), &l2_faults);
+    parts.l2.push_back({.table = WithFaults(std::make_unique<PlainLossyTable>(), &l2_faults)});
+    if (has_second_part) {
+      parts.l2.push_back(
+          {.table = WithFaults(std::make_unique<PlainLossyTable>(), &second_l2_faults)});
+    }
     live_ = *LiveTable::Create(std::move(parts));
     AttachL1(0);
     EXPECT_TRUE(registry.FindOrAdd("m").Publish({live_}).ok());
@@ -162,7 +166,7 @@ class UpdateWorld {
         .keys = keys, .rows = View(rows), .outcomes = outcomes, .versions = versions};
     ASSERT_TRUE(live_->l3().Fetch(batch, kNoDeadline).ok());
     const RowBatch found = {.keys = keys, .rows = View(rows), .versions = versions};
-    ASSERT_TRUE(live_->l2()->Insert(found, epoch).ok());
+    for (const L2Part& part : live_->l2()) ASSERT_TRUE(part.table().Insert(found, epoch).ok());
     for (size_t cache = 0; cache < caches_.size() && live_->l1(cache) != nullptr; ++cache) {
       ASSERT_TRUE(live_->l1(cache)->InsertIfAbsent(found, epoch).ok());
       ASSERT_TRUE(live_->l1(cache)->Flush(kNoDeadline).ok());
@@ -175,8 +179,9 @@ class UpdateWorld {
   float InL3(Key key) {
     return Read(key, [&](const FetchBatch& b) { return live_->l3().Fetch(b, kNoDeadline); });
   }
-  float InL2(Key key) {
-    return Read(key, [&](const FetchBatch& b) { return live_->l2()->Fetch(b, kNoDeadline); });
+  float InL2(Key key, size_t part = 0) {
+    return Read(
+        key, [&](const FetchBatch& b) { return live_->l2()[part].table().Fetch(b, kNoDeadline); });
   }
   float InL1(Key key, size_t cache = 0) {
     std::vector<std::byte> row(kRowBytes);
@@ -193,6 +198,7 @@ class UpdateWorld {
 
   OneTableStore store{TableSpec{.name = "m/t", .dim = kDim}};
   TierFaults l2_faults;
+  TierFaults second_l2_faults;
   TierFaults l1_faults;
   TierFaults other_l1_faults;  // of the second device
 

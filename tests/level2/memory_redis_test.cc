@@ -1,159 +1,164 @@
-// Memory in front of real Redis servers: the contract of the lossy tier, and what each part does
-// while the other one forgets or is down.
+// Level 2 in memory and then on real Redis servers: the contract of the lossy tier, and what
+// lookups and changes make of a part that forgets or is down.
 #include <gtest/gtest.h>
 
-#include <functional>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/executor.h"
 #include "base/macros.h"
-#include "l2_layered/layered_tier.h"
 #include "l2_memory/memory_tier.h"
 #include "l2_redis/test_redis_contract.h"
+#include "query/session_factory.h"
 #include "testing/await.h"
+#include "testing/contracts/lossy_list.h"
 #include "tier/redis_tier.h"
+#include "update/test_update_world.h"
 
 namespace hps {
 namespace {
 
-constexpr uint64_t kTable = 7;
-constexpr size_t kRowBytes = 64;
-
 std::unique_ptr<LossyTier> TierOn(const RedisConfig& config) {
   auto redis = MakeRedisTier(config);
   HPS_CHECK(redis.ok());
-  return MakeLayeredTier(MakeMemoryTier({.huge_pages = false}), std::move(redis->tier));
+  return std::make_unique<ListedTier>(MakeMemoryTier({.huge_pages = false}),
+                                      std::move(redis->tier));
 }
 
 INSTANTIATE_TEST_SUITE_P(MemoryRedis, LossyTierContract,
                          ::testing::Values(RedisContractFactory("standalone", StandaloneRedis,
-                                                                TierOn, /*counts=*/true),
+                                                                TierOn, /*counts=*/true,
+                                                                /*budgeted=*/true),
                                            RedisContractFactory("cluster", ClusterOfRedis, TierOn,
-                                                                /*counts=*/true)),
+                                                                /*counts=*/true,
+                                                                /*budgeted=*/true)),
                          LossyTierName);
 
-std::vector<Key> Keys(size_t count) {
-  std::vector<Key> keys(count);
-  for (size_t i = 0; i < count; ++i) keys[i] = static_cast<Key>(i);
-  return keys;
-}
-
-// A table whose near part has room for some of the rows only.
+// A served table whose part in memory has room for some of the rows only. Level 3 has all, in
+// memory.
 class MemoryRedisTest : public ::testing::Test {
  protected:
   static constexpr size_t kKeys = 4000;
+  static constexpr uint32_t kDim = 16;
+  static constexpr size_t kRowBytes = kDim * sizeof(float);
+
+  MemoryRedisTest() {
+    for (size_t i = 0; i < kKeys; ++i) keys_.push_back(static_cast<Key>(i));
+    fetch_ = *WorkerPool::Create({.name = "fetch", .thread_count = 2});
+    promote_ = *WorkerPool::Create({.name = "promote"});
+    // Nothing degrades because a machine is busy.
+    sessions_ = *SessionFactory::Create({.fetch_executor = fetch_.get(),
+                                         .promote_executor = promote_.get(),
+                                         .timeout = std::chrono::minutes(1)});
+    registry_ = std::make_unique<ModelRegistry>(sessions_->epoch_domain(), *promote_);
+    applier_ = std::make_unique<TableApplier>("m/t", *registry_, store_);
+  }
+  ~MemoryRedisTest() override {
+    session_.reset();
+    live_ = nullptr;
+    EXPECT_TRUE(registry_->FindOrAdd("m").Publish({}).ok());
+    fetch_.reset();
+    promote_.reset();
+  }
 
   void Open(const RedisConfig& config) {
-    tier_ = TierOn(config);
+    redis_ = *MakeRedisTier(config);
     const uint64_t budget = MemoryTierBytesFor(kKeys / 10, kRowBytes, {.huge_pages = false});
-    table_ = *tier_->OpenTable(ContractSpec(kRowBytes), 1, budget);
-    ASSERT_TRUE(table_->has_near_part());
+    LiveTable::Parts parts;
+    parts.l3 = *store_.OpenTable("m/t");
+    const TableSpec spec = parts.l3->spec();
+    parts.l2.push_back({.table = *memory_->OpenTable(spec, 1, budget)});
+    parts.l2.push_back({.table = *redis_.tier->OpenTable(spec, 1, 0), .tier = redis_.tier.get()});
+    live_ = *LiveTable::Create(std::move(parts));
+    LiveModel& model = registry_->FindOrAdd("m");
+    ASSERT_TRUE(model.Publish({live_}).ok());
+    session_ = *sessions_->NewSession(model, {});
+    Update();
   }
-  void Insert() {
-    ContractRows rows(kTable, Keys(kKeys), kRowBytes, version_);
-    ASSERT_TRUE(table_->Insert(rows.batch(), epoch_).ok());
-  }
+  // A direct change of all rows.
   void Update() {
-    ASSERT_TRUE(table_->RaiseWatermarks(Keys(kKeys), ++epoch_, kNoDeadline).ok());
-    ContractRows rows(kTable, Keys(kKeys), kRowBytes, ++version_);
-    ASSERT_TRUE(table_->Update(rows.batch()).ok());
+    const std::vector<float> elements(kKeys * kDim, ++value_);
+    std::vector<std::byte> rows(elements.size() * sizeof(float));
+    std::memcpy(rows.data(), elements.data(), rows.size());
+    ASSERT_TRUE(applier_
+                    ->ApplyDirect({.dim = kDim, .keys = keys_, .rows = rows},
+                                  DeadlineAfter(RealClock(), std::chrono::minutes(1)))
+                    .ok());
   }
-  // The number of hits. Every one is of the newest version.
-  size_t Fetch(bool near_only = false) {
-    const std::vector<Key> keys = Keys(kKeys);
+  // Looks all keys up; every row is the newest one. Returns how many came from level 2.
+  size_t Lookup() {
+    std::vector<std::byte> rows(kKeys * kRowBytes);
+    const HostTableQuery query{.table = {0}, .keys = keys_, .rows = rows};
+    LookupCounts counts;
+    EXPECT_TRUE(session_->Lookup({.queries = {&query, 1}}, &counts).ok());
+    EXPECT_EQ(counts[KeyStatus::kHitL2] + counts[KeyStatus::kHitL3], kKeys);
+    ExpectNewest(rows);
+    EXPECT_TRUE(sessions_->DrainPromotions(std::chrono::minutes(1)).ok());
+    return counts[KeyStatus::kHitL2];
+  }
+  size_t InMemory() {
     std::vector<std::byte> rows(kKeys * kRowBytes);
     std::vector<FetchOutcome> outcomes(kKeys);
-    const auto counts = table_->Fetch({.keys = keys,
-                                       .rows = {rows.data(), kKeys, kRowBytes, kRowBytes},
-                                       .outcomes = outcomes,
-                                       .near_only = near_only,
-                                       .epoch = epoch_},
-                                      kNoDeadline);
+    const auto counts = live_->l2()[0].table().Fetch(
+        {.keys = keys_, .rows = {rows.data(), kKeys, kRowBytes, kRowBytes}, .outcomes = outcomes},
+        kNoDeadline);
     EXPECT_TRUE(counts.ok()) << counts.status();
-    size_t hits = 0;
     for (size_t i = 0; i < kKeys; ++i) {
-      if (outcomes[i] != FetchOutcome::kHit) continue;
-      ++hits;
-      EXPECT_TRUE(StampedRow::Matches(kTable, keys[i], version_, {&rows[i * kRowBytes], kRowBytes}))
-          << "key " << i << " is not of version " << version_;
+      if (outcomes[i] == FetchOutcome::kHit)
+        ExpectNewest(std::span(rows).subspan(i * kRowBytes, kRowBytes));
     }
-    return hits;
+    return counts->hits;
   }
   testing::AssertionResult Recovers() {
-    return AwaitCondition([&] {
-      Insert();
-      return HasFatalFailure() || Fetch() == kKeys;
-    });
+    return AwaitCondition([&] { return HasFailure() || Lookup() == kKeys; });
   }
 
-  std::unique_ptr<LossyTier> tier_;
-  std::unique_ptr<LossyTable> table_;
-  ApplyEpoch epoch_ = 0;
-  Version version_ = 1;
+ private:
+  void ExpectNewest(std::span<const std::byte> rows) const {
+    for (size_t at = 0; at < rows.size() && !HasFailure(); at += sizeof(float)) {
+      float element = 0;
+      std::memcpy(&element, &rows[at], sizeof(element));
+      EXPECT_EQ(element, value_) << "row " << at / kRowBytes;
+    }
+  }
+
+  const std::unique_ptr<LossyTier> memory_ = MakeMemoryTier({.huge_pages = false});
+  RedisTier redis_;
+  OneTableStore store_{{.name = "m/t", .dim = kDim}};
+  std::vector<Key> keys_;
+  float value_ = 0;
+  std::unique_ptr<SessionFactory> sessions_;
+  std::unique_ptr<ModelRegistry> registry_;
+  std::unique_ptr<TableApplier> applier_;
+  std::shared_ptr<LiveTable> live_;
+  std::unique_ptr<LookupSession> session_;
+  std::unique_ptr<Executor> promote_;
+  std::unique_ptr<Executor> fetch_;
 };
 
 TEST_F(MemoryRedisTest, RedisHasWhatMemoryHasNoRoomFor) {
   TestRedis redis({});
   Open(redis.Config());
-  Insert();
-  const size_t near = Fetch(/*near_only=*/true);
-  EXPECT_GT(near, 0u);
-  EXPECT_LT(near, kKeys / 2);
-  EXPECT_EQ(Fetch(), kKeys);
+  EXPECT_EQ(Lookup(), 0u);
+  const size_t in_memory = InMemory();
+  EXPECT_GT(in_memory, 0u);
+  EXPECT_LT(in_memory, kKeys / 2);
+  EXPECT_EQ(Lookup(), kKeys);
   Update();
-  EXPECT_EQ(Fetch(), kKeys);
-  EXPECT_GT(Fetch(/*near_only=*/true), 0u);
-}
-
-// Tables with a part in memory, and one without: what memory lacks of all of them is asked for
-// together.
-TEST_F(MemoryRedisTest, OneRoundTripForAllTables) {
-  constexpr size_t kTables = 26;
-  TestRedis redis({});
-  tier_ = TierOn(redis.Config());
-  std::vector<std::unique_ptr<LossyTable>> tables;
-  for (size_t t = 0; t < kTables; ++t) {
-    const TableSpec spec = ContractSpec(kRowBytes, "m/t" + std::to_string(t));
-    tables.push_back(*tier_->OpenTable(spec, t + 1, t == 0 ? 0 : uint64_t{1} << 20));
-    EXPECT_EQ(tables[t]->has_near_part(), t != 0);
-    ContractRows rows(t, {1, 2}, kRowBytes, 3);
-    ASSERT_TRUE(tables[t]->Insert(rows.batch(), 0).ok());
-  }
-  const auto fetch = [&](const std::vector<Key>& keys, size_t hits) {
-    std::vector<std::unique_ptr<ContractAnswer>> answers;
-    std::vector<TableFetch> fetches;
-    for (const auto& table : tables) {
-      answers.push_back(std::make_unique<ContractAnswer>(keys, kRowBytes));
-      fetches.push_back({.table = table.get(), .batch = answers.back()->batch()});
-    }
-    redis.TakeReads();
-    tier_->Fetch(fetches, kNoDeadline);
-    const uint64_t reads = redis.TakeReads()[0];
-    for (size_t t = 0; t < kTables; ++t) {
-      answers[t]->Take(fetches[t].counts);
-      EXPECT_EQ(answers[t]->CountOf(FetchOutcome::kHit), hits);
-      EXPECT_TRUE(answers[t]->IsRowOf(0, t, 3)) << t;
-    }
-    return reads;
-  };
-  fetch({1, 2, 3}, 2);
-  EXPECT_EQ(fetch({1, 2, 3}, 2), 1u);
-  EXPECT_EQ(fetch({1, 2}, 2), 1u);  // of the table without a part in memory
-  tables[0] = *tier_->OpenTable(ContractSpec(kRowBytes, "m/t0"), 100, uint64_t{1} << 20);
-  ContractRows rows(0, {1, 2}, kRowBytes, 3);
-  ASSERT_TRUE(tables[0]->Insert(rows.batch(), 0).ok());
-  EXPECT_EQ(fetch({1, 2}, 2), 0u);  // memory has all
+  EXPECT_EQ(Lookup(), kKeys);
+  EXPECT_GT(InMemory(), 0u);
 }
 
 TEST_F(MemoryRedisTest, MemoryKeepsItsRowsWhenRedisForgets) {
   TestRedis redis({});
   Open(redis.Config());
-  Insert();
+  ASSERT_TRUE(Recovers());
   redis.Ask(0, {"FLUSHALL"});
-  const size_t near = Fetch();
-  EXPECT_GT(near, 0u);
-  EXPECT_LT(near, kKeys / 2);
+  const size_t from_level_2 = Lookup();
+  EXPECT_GT(from_level_2, 0u);
+  EXPECT_LT(from_level_2, kKeys / 2);
   ASSERT_TRUE(Recovers());
 }
 
@@ -165,11 +170,11 @@ TEST_F(MemoryRedisTest, MemoryAnswersWhileRedisIsDown) {
   ASSERT_TRUE(Recovers());
   for (int round = 0; round < 3; ++round) {
     redis.Kill(0);
-    EXPECT_GT(Fetch(), 0u);
+    EXPECT_GT(Lookup(), 0u);
     Update();
-    EXPECT_GT(Fetch(), 0u);
+    EXPECT_GT(Lookup(), 0u);
     redis.Start(0);
-    Fetch();
+    Lookup();
     Update();
     ASSERT_TRUE(Recovers());
   }
@@ -187,9 +192,8 @@ TEST_F(MemoryRedisTest, NoRowGoesBackWhileMastersAreReplaced) {
     Update();
     redis.Kill(master);
     for (int call = 0; call < 10; ++call) {
-      Fetch();
+      Lookup();
       Update();
-      Insert();
     }
     redis.Start(master);
     ASSERT_TRUE(Recovers());

@@ -44,7 +44,7 @@ TEST_F(AllocationTest, TheCounterCounts) {
 
 TEST_F(AllocationTest, NothingIsAllocatedAtAnyLevel) {
   for (std::optional<Dtype> output_dtype : {std::optional<Dtype>{}, {Dtype::kFloat32}}) {
-    for (const auto& table : model_->Tables()) ASSERT_TRUE(table->l2()->Clear().ok());
+    for (const auto& table : model_->Tables()) ASSERT_TRUE(table->l2()[0].table().Clear().ok());
     auto session = factory_->NewSession(*model_, {.output_dtype = output_dtype});
     ASSERT_TRUE(session.ok());
     LookupCounts counts;
@@ -69,7 +69,7 @@ TEST_F(AllocationTest, NothingIsAllocatedThroughACache) {
   for (std::optional<Dtype> output_dtype : {std::optional<Dtype>{}, {Dtype::kFloat32}}) {
     for (const auto& table : model_->Tables()) {
       ASSERT_TRUE(table->l1(0)->Clear().ok());
-      ASSERT_TRUE(table->l2()->Clear().ok());
+      ASSERT_TRUE(table->l2()[0].table().Clear().ok());
     }
     auto session = factory_->NewSession(*model_, {.device = 0, .output_dtype = output_dtype});
     ASSERT_TRUE(session.ok());

@@ -222,7 +222,7 @@ TEST(CacheLookupPiecesTest, APieceThatL2FailsIsFetchedBelow) {
   for (size_t i = 0; i < keys.size(); ++i)
     EXPECT_TRUE(StampedRow::Matches(1, keys[i], 0, answer.row(i)));
   EXPECT_EQ(world.statistics().tables[0].l2.errors, 1) << "one for the call";
-  EXPECT_TRUE(a.served->l2_health().quarantined());
+  EXPECT_TRUE(a.served->l2()[0].health().quarantined());
   a.served->epochs().Publish(open);
 }
 

@@ -26,8 +26,13 @@ constexpr Key kKeys = 300;
 constexpr uint32_t kDim = 12;
 constexpr size_t kRowBytes = kDim * sizeof(float);
 
-// The levels of the test: none above level 2, a device, or one that reads level 2 by itself.
+// The levels of the test: none above level 2, a device, or one that reads level 2 by itself; and
+// whether level 2 has a second part, which can block.
 enum class Above { kNone, kDevice, kReadingDevice };
+struct Levels {
+  Above above = Above::kNone;
+  bool has_second_part = false;
+};
 
 // Pins at once.
 class ReadyPinner final : public HostMemoryPinner {
@@ -36,10 +41,11 @@ class ReadyPinner final : public HostMemoryPinner {
   bool Unpin(PinnedRegion&) override { return true; }
 };
 
-class ConcurrentLookupTest : public testing::TestWithParam<Above> {
+class ConcurrentLookupTest : public testing::TestWithParam<Levels> {
  protected:
   ConcurrentLookupTest() {
-    if (GetParam() != Above::kNone)
+    second_faults_.set_can_block(true);
+    if (GetParam().above != Above::kNone)
       l1_ = *MakeHostCache({.device = -1, .bytes_max = uint64_t{16} << 20});
     fetch_ = *WorkerPool::Create({.name = "fetch", .thread_count = 2});
     promote_ = *WorkerPool::Create({.name = "promote"});
@@ -72,7 +78,12 @@ class ConcurrentLookupTest : public testing::TestWithParam<Above> {
       ASSERT_TRUE(l3->Write({.upserts = rows.batch()}).ok());
       LiveTable::Parts parts;
       parts.l3 = std::move(l3);
-      parts.l2 = *tier_->OpenTable(spec, 1, MemoryTierBytesFor(kKeys / 2, kRowBytes, {}));
+      parts.l2.push_back(
+          {.table = *tier_->OpenTable(spec, 1, MemoryTierBytesFor(kKeys / 2, kRowBytes, {}))});
+      if (GetParam().has_second_part) {
+        parts.l2.push_back(
+            {.table = WithFaults(*tier_->OpenTable(spec, 1, SecondBytes()), &second_faults_)});
+      }
       tables.push_back(*LiveTable::Create(std::move(parts)));
       if (l1_ == nullptr) continue;
       // Without room for another incarnation the table is served without L1 for a while.
@@ -86,6 +97,9 @@ class ConcurrentLookupTest : public testing::TestWithParam<Above> {
     published_ = generation;
   }
 
+  // It loses rows, too.
+  static uint64_t SecondBytes() { return MemoryTierBytesFor(kKeys * 3 / 4, kRowBytes, {}); }
+
   static void Expect(const absl::Status& status) { EXPECT_TRUE(status.ok()) << status; }
 
   // One batch of changes, as an applier does it.
@@ -97,10 +111,12 @@ class ConcurrentLookupTest : public testing::TestWithParam<Above> {
     LiveTable& table = *served_[t];
     DeviceCacheTable* l1 = table.l1(0);
     const ApplyEpoch epoch = table.epochs().Begin();
-    ASSERT_TRUE(table.l2()->RaiseWatermarks(keys, epoch, kNoDeadline).ok());
+    for (const L2Part& part : table.l2())
+      ASSERT_TRUE(part.table().RaiseWatermarks(keys, epoch, kNoDeadline).ok());
     if (l1 != nullptr) Expect(l1->RaiseWatermarks(keys, epoch, kNoDeadline));
     ASSERT_TRUE(table.l3().Write({.upserts = rows.batch()}).ok());
-    ASSERT_TRUE(table.l2()->Update(rows.batch()).ok());
+    for (size_t i = table.l2().size(); i > 0; --i)
+      ASSERT_TRUE(table.l2()[i - 1].table().Update(rows.batch()).ok());
     if (l1 != nullptr) Expect(l1->Update(rows.batch(), kNoDeadline));
     table.epochs().Publish(epoch);
     table.l1_health(0).NoteApplied(epoch);
@@ -163,8 +179,10 @@ class ConcurrentLookupTest : public testing::TestWithParam<Above> {
   static constexpr size_t kCalls = 1500;
 
   ReadyPinner pinner_;
-  const std::unique_ptr<LossyTier> tier_ = MakeMemoryTier(
-      {.huge_pages = false, .pinner = GetParam() == Above::kReadingDevice ? &pinner_ : nullptr});
+  TierFaults second_faults_;
+  const std::unique_ptr<LossyTier> tier_ =
+      MakeMemoryTier({.huge_pages = false,
+                      .pinner = GetParam().above == Above::kReadingDevice ? &pinner_ : nullptr});
   std::unique_ptr<DeviceCache> l1_;
   std::unique_ptr<SessionFactory> factory_;
   std::unique_ptr<LiveModel> model_;
@@ -206,11 +224,16 @@ TEST_P(ConcurrentLookupTest, OneSwitchWholeRowsAndNeverBack) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, ConcurrentLookupTest,
-                         testing::Values(Above::kNone, Above::kDevice, Above::kReadingDevice),
+                         testing::Values(Levels{Above::kNone}, Levels{Above::kDevice},
+                                         Levels{Above::kReadingDevice}, Levels{Above::kNone, true},
+                                         Levels{Above::kDevice, true},
+                                         Levels{Above::kReadingDevice, true}),
                          [](const auto& levels) {
-                           return levels.param == Above::kNone     ? "L2L3"
-                                  : levels.param == Above::kDevice ? "L1L2L3"
-                                                                   : "L1ReadsL2L3";
+                           const Above above = levels.param.above;
+                           const std::string name = above == Above::kNone     ? "L2"
+                                                    : above == Above::kDevice ? "L1L2"
+                                                                              : "L1ReadsL2";
+                           return name + (levels.param.has_second_part ? "OfTwoPartsL3" : "L3");
                          });
 
 }  // namespace

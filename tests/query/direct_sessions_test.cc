@@ -44,7 +44,12 @@ class DirectSessionsTest : public DirectWorldTest {
     ASSERT_TRUE(l3->Write({.upserts = rows.batch()}).ok());
     LiveTable::Parts parts;
     parts.l3 = std::move(l3);
-    parts.l2 = OpenLevel2(kStamp, kRowBytes, kRows + kRows / 8, kInLevel2);
+    parts.l2.push_back({.table = OpenLevel2(kStamp, kRowBytes, kRows + kRows / 8, kInLevel2)});
+    if (has_second_part_) {
+      second_faults_.set_can_block(true);
+      parts.l2.push_back(
+          {.table = WithFaults(std::make_unique<PlainLossyTable>(), &second_faults_)});
+    }
     table_ = *LiveTable::Create(std::move(parts));
     table_->AttachL1(0, *cache_->OpenTable(kRowBytes, cache_->TableBytes(kRowBytes, kRows)));
     ASSERT_TRUE(model_->Publish({table_}).ok());
@@ -84,6 +89,9 @@ class DirectSessionsTest : public DirectWorldTest {
 
   static constexpr size_t kInLevel2 = kRows - kRows / 10;
 
+  bool has_second_part_ = false;  // of level 2: empty, and not read by devices
+  TierFaults second_faults_;
+
   std::unique_ptr<SessionFactory> factory_;
   std::unique_ptr<LiveModel> model_;
   std::shared_ptr<LiveTable> table_;
@@ -113,6 +121,38 @@ TEST_F(DirectSessionsTest, MissesAreAnsweredWithoutTheHostAndPromoted) {
   const std::vector<TableStatistics> statistics = model_->Statistics();
   EXPECT_EQ(statistics[0].keys[KeyStatus::kHitL2], keys.size());
   EXPECT_EQ(statistics[0].keys[KeyStatus::kHitL1], keys.size());
+}
+
+class DirectSessionsOfTwoPartsTest : public DirectSessionsTest {
+ protected:
+  DirectSessionsOfTwoPartsTest() { has_second_part_ = true; }
+};
+
+TEST_F(DirectSessionsOfTwoPartsTest, TheDeviceReadsTheFirstPart) {
+  const auto session = NewSession();
+  std::vector<Key> keys = KeysFrom(100, 300);
+  const WorldAnswer first = Ask(*session, keys);
+  ExpectRows(first, keys);
+  EXPECT_THAT(first.statuses, Each(KeyStatus::kHitL2));
+  EXPECT_EQ(calls_with_pieces(), 0u) << "the host has sent no row";
+  EXPECT_EQ(second_faults_.calls(TierOperation::kFetch), 0u);
+  ExpectNoReads();
+  StampedQuery rows(kStamp, {kRows - 2, kRows - 1}, 1, kRowBytes);
+  ASSERT_TRUE(table_->l2()[1].table().Insert(rows.batch(), 0).ok());
+  keys = {0, kRows - 1, 1, kRows - 3, -3, kRows - 2};
+  const WorldAnswer mixed = Ask(*session, keys);
+  EXPECT_THAT(mixed.statuses,
+              testing::ElementsAre(KeyStatus::kHitL2, KeyStatus::kHitL2, KeyStatus::kHitL2,
+                                   KeyStatus::kHitL3, KeyStatus::kAbsent, KeyStatus::kHitL2));
+  for (const size_t i : {0, 1, 2, 3, 5})
+    EXPECT_TRUE(StampedRow::Matches(kStamp, keys[i], 1, mixed.row(i))) << keys[i];
+  EXPECT_EQ(second_faults_.calls(TierOperation::kFetch), 1u);
+  ASSERT_TRUE(factory_->DrainPromotions(std::chrono::minutes(1)).ok());
+  EXPECT_EQ(table_->l2()[0].table().Statistics().absent_entries, 1u) << "and the rows";
+  ClearLevel1();
+  keys = {0, kRows - 1, 1, kRows - 3, kRows - 2};
+  EXPECT_THAT(Ask(*session, keys).statuses, Each(KeyStatus::kHitL2));
+  EXPECT_EQ(second_faults_.calls(TierOperation::kFetch), 1u);
 }
 
 TEST_F(DirectSessionsTest, WhatLevel2LacksComesFromLevel3AndTheHostIsAskedForAWhile) {
@@ -147,11 +187,11 @@ TEST_F(DirectSessionsTest, WhileAChangeIsUnderWayTheHostAnswers) {
   const auto session = NewSession();
   const std::vector<Key> keys = KeysFrom(0, 50);
   const ApplyEpoch epoch = table_->epochs().Begin();
-  ASSERT_TRUE(table_->l2()->RaiseWatermarks(keys, epoch, kNoDeadline).ok());
+  ASSERT_TRUE(table_->l2()[0].table().RaiseWatermarks(keys, epoch, kNoDeadline).ok());
   ASSERT_TRUE(table_->l1(0)->RaiseWatermarks(keys, epoch, kNoDeadline).ok());
   StampedQuery rows(kStamp, keys, 2, kRowBytes);
   ASSERT_TRUE(table_->l3().Write({.upserts = rows.batch()}).ok());
-  ASSERT_TRUE(table_->l2()->Update(rows.batch()).ok());
+  ASSERT_TRUE(table_->l2()[0].table().Update(rows.batch()).ok());
   const WorldAnswer during = Ask(*session, keys);
   ExpectRows(during, keys, 2);
   EXPECT_GT(calls_with_pieces(), 0u) << "level 1 must be asked again";
@@ -273,9 +313,10 @@ TEST_F(DirectSessionsTest, TablesOfAnUnloadedModelAreNotPinnedAnyMore) {
     const TableSpec spec{.name = name, .dim = kDim};
     LiveTable::Parts parts;
     parts.l3 = std::make_unique<PlainDurableTable>(spec, 1);
-    parts.l2 = *tier->OpenTable(spec, 1, MemoryTierBytesFor(kRows, kRowBytes, options));
+    parts.l2.push_back(
+        {.table = *tier->OpenTable(spec, 1, MemoryTierBytesFor(kRows, kRowBytes, options))});
     StampedQuery rows(kStamp, KeysFrom(0, kRows), 1, kRowBytes);
-    ASSERT_TRUE(parts.l2->Insert(rows.batch(), 0).ok());
+    ASSERT_TRUE(parts.l2[0].table->Insert(rows.batch(), 0).ok());
     tables.push_back(*LiveTable::Create(std::move(parts)));
   }
   ASSERT_EQ(pinner.regions.size(), 2u);
@@ -303,21 +344,22 @@ class DirectSessionsConcurrencyTest : public DirectSessionsTest {
           KeysFrom(static_cast<Key>(random() % (kRows - 40)), 1 + random() % 40);
       StampedQuery rows(kStamp, keys, ++version_, kRowBytes);
       const ApplyEpoch epoch = table_->epochs().Begin();
-      EXPECT_TRUE(table_->l2()->RaiseWatermarks(keys, epoch, deadline).ok());
+      EXPECT_TRUE(table_->l2()[0].table().RaiseWatermarks(keys, epoch, deadline).ok());
       EXPECT_TRUE(table_->l1(0)->RaiseWatermarks(keys, epoch, deadline).ok());
       EXPECT_TRUE(table_->l3().Write({.upserts = rows.batch()}).ok());
       if (round % 16 == 0) {
-        EXPECT_TRUE(table_->l2()->Erase(keys).ok());
+        EXPECT_TRUE(table_->l2()[0].table().Erase(keys).ok());
       } else {
-        EXPECT_TRUE(table_->l2()->Update(rows.batch()).ok());
+        EXPECT_TRUE(table_->l2()[0].table().Update(rows.batch()).ok());
       }
       EXPECT_TRUE(table_->l1(0)->Update(rows.batch(), deadline).ok());
       EXPECT_TRUE(table_->l1(0)->Flush(deadline).ok());
       table_->epochs().Publish(epoch);
       table_->l1_health(0).NoteApplied(epoch);
       for (const Key key : keys) ended_[static_cast<size_t>(key)].store(version_);
-      const absl::Status cleared[] = {round % 8 == 0 ? table_->l1(0)->Clear() : absl::OkStatus(),
-                                      round % 5000 == 0 ? table_->l2()->Clear() : absl::OkStatus()};
+      const absl::Status cleared[] = {
+          round % 8 == 0 ? table_->l1(0)->Clear() : absl::OkStatus(),
+          round % 5000 == 0 ? table_->l2()[0].table().Clear() : absl::OkStatus()};
       EXPECT_THAT(cleared, Each(absl::OkStatus()));
       // If a change were always under way, the host would answer everything.
       const uint64_t lookups = lookups_;

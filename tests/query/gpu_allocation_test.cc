@@ -45,7 +45,7 @@ class GpuAllocationTest : public AllocationWorld {
   }
 
   void ClearLevel2() {
-    for (const auto& table : model_->Tables()) ASSERT_TRUE(table->l2()->Clear().ok());
+    for (const auto& table : model_->Tables()) ASSERT_TRUE(table->l2()[0].table().Clear().ok());
   }
 
   void ClearLevel1() {

@@ -226,7 +226,7 @@ TEST_F(PiecesTest, ALevel2ThatFailsForOnePieceIsNotAskedByTheNext) {
   a_.l2_faults->Plan(TierOperation::kFetch, {.times = 1});
   const uint64_t asked = a_.l2_faults->calls(TierOperation::kFetch);
   ASSERT_TRUE(AskAll<MemorySpace::kDevice>().ok());
-  EXPECT_TRUE(a_.served->l2_health().quarantined());
+  EXPECT_TRUE(a_.served->l2()[0].health().quarantined());
   const uint64_t of_first_piece = a_.l2_faults->calls(TierOperation::kFetch) - asked;
   ASSERT_TRUE(AskAll<MemorySpace::kDevice>().ok());
   EXPECT_EQ(a_.l2_faults->calls(TierOperation::kFetch) - asked, of_first_piece)

@@ -32,6 +32,7 @@ class RandomWorld {
   explicit RandomWorld(uint64_t seed) : random_(seed) {
     has_l2_ = Chance(0.8);
     l2_blocks_ = has_l2_ && Chance(0.3);
+    has_second_ = has_l2_ && Chance(0.5);
     has_l1_ = Chance(0.4);
     faults_ = Chance(0.5);
     as_float32_ = Chance(0.3);
@@ -89,7 +90,8 @@ class RandomWorld {
                               .dim = kDims[t],
                               .dtype = t == 1 ? Dtype::kBfloat16 : Dtype::kFloat32,
                               .has_l2 = has_l2_,
-                              .l2_blocks = l2_blocks_};
+                              .l2_blocks = l2_blocks_,
+                              .has_second = has_second_};
     options.default_row.assign(kDims[t] * ElementBytes(options.dtype), std::byte{0x11});
     for (Key key = 0; key < kKeySpace; ++key) {
       if (!Chance(0.66)) continue;
@@ -106,8 +108,9 @@ class RandomWorld {
     WorldTable& table = tables_.back();
     if (faults_) {
       table.l3_faults->PlanBySeed(random_(), std::array{TierOperation::kFetch}, {.fail = 0.05});
-      table.l2_faults->PlanBySeed(random_(), std::array{TierOperation::kFetch},
-                                  {.fail = 0.05, .drop = 0.1});
+      for (TierFaults* faults : {table.l2_faults.get(), table.second_faults.get()})
+        faults->PlanBySeed(random_(), std::array{TierOperation::kFetch},
+                           {.fail = 0.05, .drop = 0.1});
     }
     if (has_l1_ && Chance(0.8)) {
       const uint64_t bytes = l1_->TableBytes(spec.row_bytes(), kKeySpace / 3);
@@ -138,16 +141,19 @@ class RandomWorld {
     ApplyEpochs& epochs = table.served->epochs();
     DeviceCacheTable* l1 = table.served->l1(0);
     const ApplyEpoch epoch = epochs.Begin();
-    if (table.l2 != nullptr) Expect(table.l2->RaiseWatermarks(changed, epoch, kNoDeadline));
+    for (LossyTable* part : {table.second, table.l2})
+      if (part != nullptr) Expect(part->RaiseWatermarks(changed, epoch, kNoDeadline));
     if (l1 != nullptr) Expect(l1->RaiseWatermarks(changed, epoch, kNoDeadline));
     if (deletes) {
       Expect(table.l3->Write({.upserts = {}, .deletes = changed}));
-      if (table.l2 != nullptr) Expect(table.l2->Erase(changed).status());
+      for (LossyTable* part : {table.second, table.l2})
+        if (part != nullptr) Expect(part->Erase(changed).status());
       if (l1 != nullptr) Expect(l1->Erase(changed, kNoDeadline));
       for (Key key : changed) truth_[t].erase(key);
     } else {
       Expect(table.l3->Write({.upserts = rows.batch()}));
-      if (table.l2 != nullptr) Expect(table.l2->Update(rows.batch()).status());
+      for (LossyTable* part : {table.second, table.l2})
+        if (part != nullptr) Expect(part->Update(rows.batch()).status());
       if (l1 != nullptr) Expect(l1->Update(rows.batch(), kNoDeadline));
       for (Key key : changed) truth_[t][key] = version_;
     }
@@ -257,6 +263,7 @@ class RandomWorld {
   bool has_l1_ = false;
   bool has_l2_ = false;
   bool l2_blocks_ = false;
+  bool has_second_ = false;
   bool faults_ = false;
   bool as_float32_ = false;
   const std::unique_ptr<LossyTier> l2_tier_ = MakeMemoryTier({.huge_pages = false});

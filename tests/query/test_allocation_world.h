@@ -64,7 +64,7 @@ class AllocationWorld : public testing::Test {
     EXPECT_TRUE(l3->Write({.upserts = batch}).ok());
     LiveTable::Parts parts;
     parts.l3 = std::move(l3);
-    parts.l2 = *tier_->OpenTable(spec, 1, uint64_t{4} << 20);
+    parts.l2.push_back({.table = *tier_->OpenTable(spec, 1, uint64_t{4} << 20)});
     auto table = *LiveTable::Create(std::move(parts));
     table->AttachL1(
         0, *cache_->OpenTable(spec.row_bytes(), cache_->TableBytes(spec.row_bytes(), l1_rows)));

@@ -46,7 +46,7 @@ void SimulatedApplier::OnRestart() {
 }
 
 void SimulatedApplier::ForgetLevels() {
-  l2_missed_ = false;
+  missed_by_l2_ = {};
   missed_by_l1_.assign(cache_count_, false);
   unraised_.clear();
   to_refresh_.clear();
@@ -65,15 +65,21 @@ SimulatedApplier::Step SimulatedApplier::NextStep() {
       RaiseL1();
       return Step::kRaiseL2;
     case Step::kRaiseL2:
-      HPS_CHECK(served.l2()->RaiseWatermarks(changed_, epoch_, kNoDeadline).ok());
+      for (const L2Part& part : served.l2())
+        HPS_CHECK(part.table().RaiseWatermarks(changed_, epoch_, kNoDeadline).ok());
       return Step::kWriteL3;
     case Step::kWriteL3:
       if (!WriteL3()) return Step::kWriteL3;
       if (publishes_early) served.epochs().Publish(epoch_);
+      parts_written_ = 0;
       return Step::kWriteL2;
     case Step::kWriteL2:
-      WriteL2();
-      return Step::kPublish;
+      if (parts_written_ > 0 && random_() % 8 != 0) return Step::kWriteL2;  // Redis takes its time
+      ++parts_written_;
+      WriteL2(table_.context->defect == Defect::kFirstPartFirst
+                  ? parts_written_ - 1
+                  : served.l2().size() - parts_written_);
+      return parts_written_ < served.l2().size() ? Step::kWriteL2 : Step::kPublish;
     case Step::kPublish:
       if (!publishes_early) served.epochs().Publish(epoch_);
       return AfterPublish();
@@ -94,7 +100,7 @@ SimulatedApplier::Step SimulatedApplier::NextStep() {
 // What is due between two changes; only the last change makes all of it due.
 SimulatedApplier::Step SimulatedApplier::AfterPublish() {
   const bool last = changes_left_ == 0;
-  if (l2_missed_ && (last || random_() % 4 == 0)) return Step::kClearL2;
+  if (l2_missed() && (last || random_() % 4 == 0)) return Step::kClearL2;
   if (l1_missed() && (last || random_() % 4 == 0)) return Step::kClearL1;
   if (last || random_() % 3 == 0) return Step::kRefresh;
   return Step::kBegin;
@@ -140,22 +146,29 @@ bool SimulatedApplier::WriteL3() {
       .ok();
 }
 
-void SimulatedApplier::WriteL2() {
-  LiveTable& served = *table_.served;
-  const bool updated = served.l2()->Update(upserts_->batch()).ok();
-  const bool erased = served.l2()->Erase(deleted_).ok();
+void SimulatedApplier::WriteL2(size_t number) {
+  L2Part& part = table_.served->l2()[number];
+  const bool updated = part.table().Update(upserts_->batch()).ok();
+  const bool erased = part.table().Erase(deleted_).ok();
   to_refresh_.insert(changed_.begin(), changed_.end());
   if (updated && erased) return;
-  l2_missed_ = true;
-  if (table_.context->defect != Defect::kBypassForgotten)
-    served.l2_health().QuarantineUntilCleared();
+  missed_by_l2_[number] = true;
+  if (table_.context->defect != Defect::kBypassForgotten) part.health().QuarantineUntilCleared();
+}
+
+bool SimulatedApplier::l2_missed() const {
+  return std::ranges::any_of(missed_by_l2_, [](bool missed) { return missed; });
 }
 
 bool SimulatedApplier::ClearL2() {
-  if (!table_.served->l2()->Clear().ok()) return false;
-  table_.served->l2_health().Clear();
-  l2_missed_ = false;
-  ++clear_count_;
+  for (size_t number = 0; number < table_.served->l2().size(); ++number) {
+    if (!missed_by_l2_[number]) continue;
+    L2Part& part = table_.served->l2()[number];
+    if (!part.table().Clear().ok()) return false;
+    part.health().Clear();
+    missed_by_l2_[number] = false;
+    ++clear_count_;
+  }
   return true;
 }
 

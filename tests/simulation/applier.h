@@ -5,6 +5,7 @@
 // For one thread.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -67,7 +68,8 @@ class SimulatedApplier final : public Task {
   void AppendChange();
   void ForgetLevels();
   bool WriteL3();
-  void WriteL2();
+  void WriteL2(size_t part);
+  bool l2_missed() const;
   bool ClearL2();
   bool RefreshL1();
   bool RefreshOne(DeviceCacheTable& l1, const FetchBatch& fetched);
@@ -91,7 +93,9 @@ class SimulatedApplier final : public Task {
   std::optional<SimulatedBatch> upserts_;
   std::vector<Change> stream_;
   bool appended_ = false;     // to the history and the stream
-  bool l2_missed_ = false;    // a change: L2 is passed by until it is cleared
+  size_t parts_written_ = 0;  // of L2, by the present change
+  // By part of L2: it missed a change, and is passed by until it is cleared.
+  std::array<bool, kL2PartsMax> missed_by_l2_{};
   std::set<Key> to_refresh_;  // changed since L1 was last brought up to date
   uint64_t clear_count_ = 0;
   // By device: the table there missed a change or the raise of its watermarks; it is passed by

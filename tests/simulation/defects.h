@@ -21,6 +21,7 @@ enum class Defect {
   kNoFenceL2,          // the same for L2
   kEpochAfterFetch,    // promotions carry the epoch of their insertion
   kNoReprobe,          // L1 is not probed again where a change began meanwhile
+  kFirstPartFirst,     // the parts of L2 are changed in the order in which lookups ask them
   kPublishTooEarly,    // the applier publishes before L2 has the change
   kBypassForgotten,    // L2 missed a change and is asked all the same
   kL1BypassForgotten,  // the same for L1 and a raise of its watermarks

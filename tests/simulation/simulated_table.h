@@ -1,6 +1,7 @@
 // One table of a simulated node: its levels, their faults, and what was ever written to it.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,7 +18,9 @@ namespace hps {
 // For one thread. `served` must die before the faults.
 struct SimulatedTable {
   SimulatedTable(uint64_t number, std::vector<std::byte> default_row, Executor* executor)
-      : history(number, std::move(default_row)), l2_faults(executor), l3_faults(executor) {}
+      : history(number, std::move(default_row)),
+        l2_faults{TierFaults(executor), TierFaults(executor)},
+        l3_faults(executor) {}
 
   size_t row_bytes() const { return history.default_row().size(); }
   // The first version of the incarnation that is served; later ones count up from it, so that a
@@ -31,7 +34,7 @@ struct SimulatedTable {
   std::vector<Key> keys;      // every one that is ever asked for or written, ascending
   std::vector<Key> imported;  // those that the incarnation began with
   Incarnation incarnation = 0;
-  TierFaults l2_faults;
+  std::array<TierFaults, kL2PartsMax> l2_faults;  // by part
   TierFaults l3_faults;
   std::shared_ptr<DefectContext> context = std::make_shared<DefectContext>();
   std::shared_ptr<LiveTable> served;

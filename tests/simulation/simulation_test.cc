@@ -46,7 +46,7 @@ TEST(SimulationTest, KeepsItsInvariantsWithALevelTwoOfTwoParts) {
   const uint64_t first = TestSeed(1);
   for (uint64_t seed = first; seed < first + seeds; ++seed) {
     const std::optional<std::string> violation =
-        SimulatedWorld({.seed = seed, .layered = true}).Run();
+        SimulatedWorld({.seed = seed, .two_parts = true}).Run();
     ASSERT_FALSE(violation.has_value()) << *violation;
   }
 }
@@ -62,8 +62,8 @@ TEST(SimulationTest, ASeedIsAHistory) {
 struct PlantedDefect {
   Defect defect;
   std::string name;
-  std::string invariant;  // that it breaks, among others
-  bool layered = false;   // level 2 has two parts
+  std::string invariant;   // that it breaks, among others
+  bool two_parts = false;  // of level 2
 
   friend void PrintTo(const PlantedDefect& planted, std::ostream* out) { *out << planted.name; }
 };
@@ -74,7 +74,8 @@ TEST_P(PlantedDefectTest, IsFound) {
   const uint64_t seeds = DefectSeedCount();
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     const auto violation =
-        SimulatedWorld({.seed = seed, .defect = GetParam().defect, .layered = GetParam().layered})
+        SimulatedWorld(
+            {.seed = seed, .defect = GetParam().defect, .two_parts = GetParam().two_parts})
             .Run();
     if (!violation.has_value()) continue;
     if (violation->find(GetParam().invariant) == std::string::npos) continue;
@@ -92,6 +93,7 @@ INSTANTIATE_TEST_SUITE_P(
                     PlantedDefect{Defect::kL1BypassForgotten, "L1BypassForgotten", "I2"},
                     PlantedDefect{Defect::kNoFenceL2, "NoFenceL2", "I2"},
                     PlantedDefect{Defect::kNoFenceL2, "NoFenceInTwoParts", "I2", true},
+                    PlantedDefect{Defect::kFirstPartFirst, "FirstPartFirst", "I2", true},
                     PlantedDefect{Defect::kEpochAfterFetch, "EpochAfterFetch", "I2"},
                     PlantedDefect{Defect::kNoReprobe, "NoReprobe", "I2"},
                     PlantedDefect{Defect::kPublishTooEarly, "PublishTooEarly", "I2"},

@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/circuit_breaker.h"
 #include "base/macros.h"
-#include "l2_layered/layered_table.h"
 #include "l2_memory/memory_tier.h"
 #include "testing/fakes/plain_tier.h"
 #include "testing/faults/fault_cache.h"
@@ -259,7 +258,7 @@ SimulatedWorld::SimulatedWorld(const SimulationOptions& options)
 
 SimulatedWorld::~SimulatedWorld() {
   for (const auto& table : tables_) {
-    table->l2_faults.Clear();
+    for (TierFaults& faults : table->l2_faults) faults.Clear();
     table->l3_faults.Clear();
   }
   for (const auto& faults : cache_faults_) faults->Clear();
@@ -326,7 +325,15 @@ void SimulatedWorld::Serve(SimulatedTable& table, std::unique_ptr<DurableTable> 
   const TableSpec spec = SpecOf(table);
   LiveTable::Parts parts;
   parts.l3 = Interleaved(WithFaults(std::move(l3), &table.l3_faults), table.context);
-  parts.l2 = Interleaved(WithFaults(MakeL2(table), &table.l2_faults), table.context);
+  parts.l2.push_back(
+      {.table = Interleaved(WithFaults(MakeMemory(table), &table.l2_faults[0]), table.context)});
+  // Each part loses rows that the other one keeps.
+  if (options_.two_parts) {
+    table.l2_faults[1].set_can_block(true);
+    parts.l2.push_back(
+        {.table = Interleaved(WithFaults(std::make_unique<PlainLossyTable>(), &table.l2_faults[1]),
+                              table.context)});
+  }
   auto served = LiveTable::Create(std::move(parts));
   HPS_CHECK(served.ok());
   table.served = *std::move(served);
@@ -338,18 +345,14 @@ void SimulatedWorld::Serve(SimulatedTable& table, std::unique_ptr<DurableTable> 
   }
 }
 
-std::unique_ptr<LossyTable> SimulatedWorld::MakeL2(const SimulatedTable& table) const {
+std::unique_ptr<LossyTable> SimulatedWorld::MakeMemory(const SimulatedTable& table) {
   const TableSpec spec = SpecOf(table);
   MemoryTierOptions options;
   options.huge_pages = false;
   auto memory = MakeMemoryTier(options)->OpenTable(
       spec, table.incarnation, MemoryTierBytesFor(kKeys, spec.row_bytes(), options));
   HPS_CHECK(memory.ok());
-  if (!options_.layered) return *std::move(memory);
-  // Each part loses rows that the other one keeps.
-  return std::make_unique<LayeredTable>(
-      Interleaved(*std::move(memory), table.context),
-      Interleaved(std::make_unique<PlainLossyTable>(), table.context), spec.row_bytes());
+  return *std::move(memory);
 }
 
 void SimulatedWorld::PublishAll() {
@@ -427,7 +430,8 @@ void SimulatedWorld::PlanFaults() {
                               TierOperation::kErase, TierOperation::kClear};
   constexpr std::array kL3 = {TierOperation::kFetch, TierOperation::kWrite};
   for (const auto& table : tables_) {
-    table->l2_faults.PlanBySeed(random_(), kL2, {.fail = 0.05, .fail_late = 0.05});
+    for (TierFaults& faults : table->l2_faults)
+      faults.PlanBySeed(random_(), kL2, {.fail = 0.05, .fail_late = 0.05});
     table->l3_faults.PlanBySeed(random_(), kL3, {.fail = 0.05, .fail_late = 0.05});
   }
   // Mostly none for which the sessions leave the device alone for most of the history.
@@ -470,11 +474,13 @@ std::optional<std::string> SimulatedWorld::Run() {
 
 void SimulatedWorld::CheckConvergence() {
   for (const auto& table : tables_) {
-    counts_.faults += table->l2_faults.injected(TierOperation::kFetch) +
-                      table->l2_faults.injected(TierOperation::kUpdate) +
-                      table->l3_faults.injected(TierOperation::kFetch) +
+    for (TierFaults& faults : table->l2_faults) {
+      counts_.faults +=
+          faults.injected(TierOperation::kFetch) + faults.injected(TierOperation::kUpdate);
+      faults.Clear();
+    }
+    counts_.faults += table->l3_faults.injected(TierOperation::kFetch) +
                       table->l3_faults.injected(TierOperation::kWrite);
-    table->l2_faults.Clear();
     table->l3_faults.Clear();
   }
   for (const auto& faults : cache_faults_) {
@@ -499,7 +505,8 @@ SimulationCounts SimulatedWorld::Counts() const {
       counts.l1_refused += table->served->l1(cache)->Statistics().refused;
       counts.l1_evictions += table->served->l1(cache)->Statistics().evictions;
     }
-    counts.l2_refused += table->served->l2()->Statistics().refused;
+    for (const L2Part& part : table->served->l2())
+      counts.l2_refused += part.table().Statistics().refused;
   }
   for (const auto& applier : appliers_) {
     counts.l2_clears += applier->clear_count();

@@ -31,7 +31,7 @@ namespace hps {
 struct SimulationOptions {
   uint64_t seed = 1;
   Defect defect = Defect::kNone;
-  bool layered = false;  // level 2 has a near and a far part
+  bool two_parts = false;  // level 2 is memory and a part that can block
 };
 
 // What happened, to see that a simulation is not idle.
@@ -71,7 +71,7 @@ class SimulatedWorld {
   void Import(SimulatedTable& table);
   std::unique_ptr<PlainDurableTable> MakeL3(const SimulatedTable& table) const;
   void Serve(SimulatedTable& table, std::unique_ptr<DurableTable> l3);
-  std::unique_ptr<LossyTable> MakeL2(const SimulatedTable& table) const;
+  static std::unique_ptr<LossyTable> MakeMemory(const SimulatedTable& table);
   void PlanFaults();
   void SwitchModel();
   void Restart();

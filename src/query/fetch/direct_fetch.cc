@@ -15,19 +15,13 @@ constexpr size_t kConvertChunkKeys = 256;
 DirectFetch::DirectFetch(size_t keys_max, size_t row_bytes_max)
     : outcomes_(new FetchOutcome[keys_max]), native_rows_(kConvertChunkKeys * row_bytes_max) {}
 
-bool DirectFetch::CanAsk(const TableLookup& table) {
-  if (!table.l2_usable) return false;
-  const LossyTable& l2 = *table.table->l2();
-  return !l2.can_block() || l2.has_near_part();
-}
-
 bool DirectFetch::Fetch(TableLookup& table, QueryLookup& query, Deadline deadline) {
-  if (!CanAsk(table)) return false;
+  if (!table.asks_l2[0] || table.table->l2()[0].can_block()) return false;
   const absl::StatusOr<FetchCounts> counts =
       query.out.converts() ? FetchConverted(query, deadline) : FetchRows(query, deadline);
   if (!counts.ok()) {
-    table.l2_usable = false;
-    table.table->l2_health().Quarantine();
+    table.asks_l2[0] = false;
+    table.table->l2()[0].health().Quarantine();
     table.counters->l2_errors().Add(counts.status().code());
     return false;
   }
@@ -42,13 +36,13 @@ absl::StatusOr<FetchCounts> DirectFetch::FetchRows(QueryLookup& query, Deadline 
                                      .row_count = query.key_count,
                                      .row_bytes = query.table->table->row_bytes(),
                                      .stride_bytes = query.out.stride_bytes()},
-                            .outcomes = {outcomes_.get(), query.key_count},
-                            .near_only = true};
-  return query.table->table->l2()->Fetch(batch, deadline);
+                            .outcomes = {outcomes_.get(), query.key_count}};
+  return query.table->table->l2()[0].table().Fetch(batch, deadline);
 }
 
 absl::StatusOr<FetchCounts> DirectFetch::FetchConverted(QueryLookup& query, Deadline deadline) {
   const LiveTable& table = *query.table->table;
+  LossyTable& l2 = table.l2()[0].table();
   const size_t row_bytes = table.row_bytes();
   FetchCounts sum;
   for (size_t first = 0; first < query.key_count; first += kConvertChunkKeys) {
@@ -59,9 +53,8 @@ absl::StatusOr<FetchCounts> DirectFetch::FetchConverted(QueryLookup& query, Dead
                                        .row_count = count,
                                        .row_bytes = row_bytes,
                                        .stride_bytes = row_bytes},
-                              .outcomes = outcomes,
-                              .near_only = true};
-    HPS_ASSIGN_OR_RETURN(const FetchCounts counts, table.l2()->Fetch(batch, deadline));
+                              .outcomes = outcomes};
+    HPS_ASSIGN_OR_RETURN(const FetchCounts counts, l2.Fetch(batch, deadline));
     sum.hits += counts.hits;
     sum.absent += counts.absent;
     for (size_t i = 0; i < count; ++i) {
@@ -72,8 +65,8 @@ absl::StatusOr<FetchCounts> DirectFetch::FetchConverted(QueryLookup& query, Dead
   return sum;
 }
 
-// L2 has written the rows of its hits; this gives them their status, and the default row to what L2
-// knows to be absent.
+// The part has written the rows of its hits; this gives them their status, and the default row to
+// what it knows to be absent.
 void DirectFetch::NoteOutcomes(QueryLookup& query, const FetchCounts& counts) {
   asked_count_ = query.key_count;
   answered_count_ = counts.hits + counts.absent;

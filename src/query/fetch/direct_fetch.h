@@ -1,5 +1,5 @@
-// Asks an L2 that can't block, or the near part of an L2, for all positions of a query, duplicates
-// included. L2 writes its rows straight into the caller's buffer. If rows have to be converted,
+// Asks the first part of an L2, if it can't block, for all positions of a query, duplicates
+// included. It writes its rows straight into the caller's buffer. If rows have to be converted,
 // they pass through a small buffer.
 //
 // Only for calls without a level above L2, because promotion never reads the caller's rows. Belongs
@@ -22,9 +22,8 @@ class DirectFetch {
   // `keys_max` is of a call, `row_bytes_max` of the widest row that is converted, 0 = none is.
   DirectFetch(size_t keys_max, size_t row_bytes_max);
 
-  // Asks L2, or the part of it that can't block, and answers the keys that it has or knows to be
-  // absent. False: nothing was answered, because L2 is bypassed, can block, or failed (then this
-  // call does not use it again).
+  // Asks the part, and answers the keys that it has or knows to be absent. False: nothing was
+  // answered, because it is bypassed, can block, or failed (then this call does not use it again).
   bool Fetch(TableLookup& table, QueryLookup& query, Deadline deadline);
 
   // After Fetch was true: whether every position has been answered, and which.
@@ -35,7 +34,6 @@ class DirectFetch {
   }
 
  private:
-  static bool CanAsk(const TableLookup& table);
   absl::StatusOr<FetchCounts> FetchRows(QueryLookup& query, Deadline deadline);
   absl::StatusOr<FetchCounts> FetchConverted(QueryLookup& query, Deadline deadline);
   void NoteOutcomes(QueryLookup& query, const FetchCounts& counts);

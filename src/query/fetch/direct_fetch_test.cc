@@ -34,7 +34,7 @@ class DirectFetchTest : public testing::Test {
     work_.table = table_.served.get();
     work_.counters = &counters_;
     work_.first_query = work_.last_query = &query_;
-    work_.l2_usable = true;
+    work_.asks_l2[0] = true;
   }
 
   // Keys from a range that is walked again and again, so that there are duplicates.
@@ -128,12 +128,12 @@ TEST_F(DirectFetchTest, AllHitsAreAnsweredAlsoWithoutStatuses) {
 TEST_F(DirectFetchTest, AnL2ThatIsPassedByOrCanBlockIsNotAsked) {
   DirectFetch fetch(8, 0);
   Prepare(8, false, kRowBytes);
-  work_.l2_usable = false;
+  work_.asks_l2[0] = false;
   EXPECT_FALSE(fetch.Fetch(work_, query_, kNoDeadline));
-  work_.l2_usable = true;
+  work_.asks_l2[0] = true;
   table_.l2_faults->set_can_block(true);
   EXPECT_FALSE(fetch.Fetch(work_, query_, kNoDeadline));
-  EXPECT_TRUE(work_.l2_usable) << "it can be asked in a way that may block";
+  EXPECT_TRUE(work_.asks_l2[0]) << "it can be asked in a way that may block";
   EXPECT_EQ(table_.l2_log->fetches, 0);
   EXPECT_THAT(rows_, Each(std::byte{0xcc}));
 }
@@ -148,7 +148,7 @@ TEST_F(ConvertingFetchTest, AnL2ThatFailsHalfWayHasAnsweredNothing) {
   EXPECT_EQ(query_.counts.total(), 0);
   ErrorCounts errors{};
   EXPECT_EQ(counters_.l2_errors().AddTo(&errors), 1);
-  EXPECT_TRUE(table_.served->l2_health().quarantined());
+  EXPECT_TRUE(table_.served->l2()[0].health().quarantined());
   const uint64_t fetches = table_.l2_log->fetches;
   EXPECT_FALSE(fetch.Fetch(work_, query_, kNoDeadline)) << "not in this call any more";
   EXPECT_EQ(table_.l2_log->fetches, fetches);

@@ -36,6 +36,13 @@ JobScratchPart JobScratchPart::Behind(size_t key_count, size_t row_bytes) const 
   return {*scratch, first_key + key_count, std::min(end, kFetchTaskRowBytesMax)};
 }
 
+size_t LevelToAsk(LiveTable& table, size_t first, TimePoint now) {
+  for (size_t part = first; part < table.l2().size(); ++part) {
+    if (table.l2()[part].Admits(now)) return part;
+  }
+  return kLevel3;
+}
+
 size_t FetchJob::KeysMax(size_t row_bytes) {
   return std::min(kFetchTaskKeysMax, kFetchTaskRowBytesMax / row_bytes);
 }
@@ -62,23 +69,7 @@ FetchBatch FetchJob::BatchOf() {
   return {.keys = keys(),
           .rows = RowsOf(key_count_),
           .outcomes = {part_.outcomes, key_count_},
-          .versions = {part_.versions, key_count_},
-          .epoch = spec_.epoch};
-}
-
-// No exception leaves Fetch or Promote: they run on threads that all calls share.
-void FetchJob::Fetch() {
-  try {
-    FetchFromLevel();
-  } catch (const std::bad_alloc&) {
-    AnswerMisses();
-    failed_ = true;
-    if (spec_.level == Level::kL2) {
-      NoteL2Failure(absl::StatusCode::kResourceExhausted);
-    } else {
-      service_.CountL3Error(absl::StatusCode::kResourceExhausted);
-    }
-  }
+          .versions = {part_.versions, key_count_}};
 }
 
 void FetchJob::AnswerMisses() { std::fill_n(part_.outcomes, key_count_, FetchOutcome::kMiss); }
@@ -90,53 +81,58 @@ void FetchJob::BeginAnswer() {
   std::fill_n(part_.from_l2, key_count_, uint8_t{0});
 }
 
-void FetchJob::FetchFromLevel() {
+template <typename Table>
+absl::Status FetchJob::Ask(Table& table, const FetchBatch& batch) const {
+  try {
+    return table.Fetch(batch, spec_.deadline).status();
+  } catch (const std::bad_alloc&) {
+    std::ranges::fill(batch.outcomes, FetchOutcome::kMiss);
+    return absl::ResourceExhaustedError("");
+  }
+}
+
+void FetchJob::Fetch() {
   LiveTable& table = *spec_.table;
   BeginAnswer();
-  if (spec_.level == Level::kL3) {
-    // What it reached before it failed is valid; the rest is kMiss.
-    const absl::Status fetched = table.l3().Fetch(BatchOf(), spec_.deadline).status();
-    failed_ = !fetched.ok();
-    if (failed_) service_.CountL3Error(fetched.code());
-    if (table.l2() != nullptr && table.epochs().begun() > spec_.epoch) RevalidateInL2();
-    return;
-  }
-  TakeL2Status(table.l2()->Fetch(BatchOf(), spec_.deadline).status());
+  const FetchBatch batch = BatchOf();
+  TakeStatus(spec_.level == kLevel3 ? Ask(table.l3(), batch)
+                                    : Ask(table.l2()[spec_.level].table(), batch));
+  if (background_ && spec_.level != kLevel3 && !failed_)
+    table.l2()[spec_.level].breaker().NoteAnswer();  // it may have been the probe
 }
 
-void FetchJob::TakeL2Status(const absl::Status& fetched) {
+void FetchJob::TakeStatus(const absl::Status& fetched) {
   failed_ = !fetched.ok();
-  if (!failed_) return;
-  AnswerMisses();
-  NoteL2Failure(fetched.code());
+  if (failed_ && spec_.level == kLevel3) {
+    service_.CountL3Error(fetched.code());  // what it reached before is valid; the rest is kMiss
+  } else if (failed_) {
+    AnswerMisses();
+    return NoteL2Failure(spec_.table->l2()[spec_.level], fetched.code());
+  }
+  Revalidate();
 }
 
-// As Fetch, no exception leaves it.
-void FetchJob::FetchTogether(std::span<FetchJob*> jobs) {
+// No exception leaves it, either.
+void FetchJob::FetchTogether(std::span<FetchJob* const> jobs) {
   std::array<TableFetch, kJobsPerCallMax> room;
   const std::span<TableFetch> fetches = std::span(room).first(jobs.size());
   for (size_t i = 0; i < jobs.size(); ++i) {
+    const Spec& spec = jobs[i]->spec_;
     jobs[i]->BeginAnswer();
-    fetches[i].table = jobs[i]->spec_.table->l2();
-    fetches[i].batch = jobs[i]->BatchOf();
-    fetches[i].on_answered_first = [&jobs, i] { std::exchange(jobs[i], nullptr)->Finish(); };
+    fetches[i] = {.table = &spec.table->l2()[spec.level].table(), .batch = jobs[i]->BatchOf()};
   }
-  LossyTier& tier = *jobs.front()->spec_.table->l2_tier();
-  const Deadline deadline = jobs.front()->spec_.deadline;
+  const Spec& first = jobs.front()->spec_;
+  LossyTier& tier = *first.table->l2()[first.level].tier();
   try {
-    tier.Fetch(fetches, deadline);
+    tier.Fetch(fetches, first.deadline);
   } catch (const std::bad_alloc&) {
     for (TableFetch& fetch : fetches) fetch.counts = absl::ResourceExhaustedError("");
   }
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    if (jobs[i] != nullptr) jobs[i]->TakeL2Status(fetches[i].counts.status());
-  }
+  for (size_t i = 0; i < jobs.size(); ++i) jobs[i]->TakeStatus(fetches[i].counts.status());
 }
 
-void FetchJob::NoteL2Failure(absl::StatusCode code) {
-  LiveTable& table = *spec_.table;
-  table.l2_health().Quarantine();
-  if (table.l2()->can_block()) table.l2_breaker().NoteFailure(service_.clock().Now());
+void FetchJob::NoteL2Failure(L2Part& part, absl::StatusCode code) {
+  part.NoteFailure(service_.clock().Now());
   spec_.counters->l2_errors().Add(code);
 }
 
@@ -146,31 +142,35 @@ void FetchJob::NoteL2Failure(absl::StatusCode code) {
 // epoch, and L1 refuses the rows.
 void FetchJob::RefetchFromL2() {
   spec_.epoch = spec_.table->epochs().published();
-  if (spec_.table->l2_health().quarantined()) {
+  if (spec_.table->l2()[spec_.level].health().quarantined()) {
     std::fill_n(part_.outcomes, key_count_, FetchOutcome::kMiss);
   } else {
     Fetch();
   }
 }
 
-// A change that has begun since the call read its epoch reaches L3 before L2, and L2 may have taken
-// the older row after the call asked L2. Then this job has the newer row from L3, and the next call
-// would get the older one from L2. So L2 is asked again, now that it takes no older row any more,
-// and what it holds is the answer. If L2 is bypassed, it stays bypassed until that change is done,
-// because the newer row may have been shown.
-void FetchJob::RevalidateInL2() {
-  LiveTable& table = *spec_.table;
-  if (spec_.l2_bypassed || table.l2_health().quarantined()) {
-    table.l2_health().Quarantine();
+// A change that has begun since the call read its epoch reaches L3 before L2, and a part of L2
+// before those above it. A part may have taken the older row after the call asked it. Then this job
+// has the newer row from below, and the next call would get the older one from that part. So the
+// parts are asked again, now that they take no older row any more, and what they hold is the
+// answer, that of the first part before all others. A part that is bypassed stays so until that
+// change is done, because the newer row may have been shown.
+void FetchJob::Revalidate() {
+  if (spec_.table->epochs().begun() == spec_.epoch) return;
+  for (size_t part = PartCount(spec_); part > 0; --part) AskAgain(spec_.table->l2()[part - 1]);
+}
+
+void FetchJob::AskAgain(L2Part& part) {
+  if (!part.TakesRows()) {
+    part.health().Quarantine();
     return;
   }
   FetchBatch batch = BatchOf();
   batch.outcomes = {part_.l2_outcomes, key_count_};
-  const absl::Status fetched = table.l2()->Fetch(batch, spec_.deadline).status();
+  const absl::Status fetched = Ask(part.table(), batch);
   if (!fetched.ok()) {
-    NoteL2Failure(fetched.code());
-    // Rows may have been overwritten: what L3 said of them is lost.
-    std::fill_n(part_.outcomes, key_count_, FetchOutcome::kMiss);
+    NoteL2Failure(part, fetched.code());
+    AnswerMisses();  // rows may have been overwritten: what was found below is lost
     return;
   }
   for (size_t i = 0; i < key_count_; ++i) {
@@ -235,9 +235,7 @@ void FetchJob::RunLinked() {
   } else {
     FetchTogether(jobs);
   }
-  for (FetchJob* const job : jobs) {
-    if (job != nullptr) job->Finish();
-  }
+  for (FetchJob* const job : jobs) job->Finish();
 }
 
 void FetchJob::Finish() {
@@ -250,11 +248,16 @@ bool FetchJob::L1Takes(const Spec& spec) {
          spec.epoch >= spec.table->l1_epoch(spec.cache);
 }
 
-// Whether the rows that this job fetches are to be promoted into L2: rows from L3, unless L2 is
-// unusable at the moment. Rows from L2 are there already.
+size_t FetchJob::PartCount(const Spec& spec) {
+  return std::min(spec.level, spec.table->l2().size());
+}
+
+// Whether a part of L2 before the job's level takes the rows that it fetches.
 bool FetchJob::L2Takes(const Spec& spec) {
-  return spec.level == Level::kL3 && spec.table->l2() != nullptr &&
-         !spec.table->l2_health().quarantined() && !spec.table->l2_breaker().is_open();
+  for (size_t part = 0; part < PartCount(spec); ++part) {
+    if (spec.table->l2()[part].TakesRows()) return true;
+  }
+  return false;
 }
 
 bool FetchJob::HasTaker(const Spec& spec) {
@@ -273,14 +276,14 @@ bool FetchJob::HasPromotion() const {
 void FetchJob::Promote() {
   if (spec_.table->retired()) return;
   try {
-    if (L2Takes(spec_)) PromoteIntoL2(*spec_.table->l2());
+    if (L2Takes(spec_)) PromoteIntoL2();
     if (L1Takes(spec_)) PromoteIntoL1(*spec_.table->l1(spec_.cache));
   } catch (const std::bad_alloc&) {
     service_.CountDroppedPromotion();
   }
 }
 
-void FetchJob::PromoteIntoL2(LossyTable& l2) {
+void FetchJob::PromoteIntoL2() {
   const size_t count = KeepOnly(FetchOutcome::kHit, FetchOutcome::kAbsent);
   if (count == 0) return;
   for (size_t i = 0; i < count; ++i)
@@ -291,10 +294,14 @@ void FetchJob::PromoteIntoL2(LossyTable& l2) {
                           .absent = {part_.absent, count},
                           .admission = admission(),
                           .times_asked = times_asked()};
-  const absl::Status inserted = l2.Insert(batch, spec_.epoch).status();
-  if (inserted.ok()) return;
-  if (l2.can_block()) spec_.table->l2_breaker().NoteFailure(service_.clock().Now());
-  spec_.counters->l2_errors().Add(inserted.code());
+  for (size_t i = 0; i < PartCount(spec_); ++i) {
+    L2Part& part = spec_.table->l2()[i];
+    if (!part.TakesRows()) continue;
+    const absl::Status inserted = part.table().Insert(batch, spec_.epoch).status();
+    if (inserted.ok()) continue;
+    if (part.can_block()) part.breaker().NoteFailure(service_.clock().Now());
+    spec_.counters->l2_errors().Add(inserted.code());
+  }
 }
 
 void FetchJob::PromoteIntoL1(DeviceCacheTable& l1) {
@@ -310,18 +317,20 @@ void FetchJob::PromoteIntoL1(DeviceCacheTable& l1) {
   if (!replaced.ok()) spec_.counters->l1_errors().Add(replaced.code());
 }
 
-void FetchJob::ListMisses() {
+bool FetchJob::ListMisses() {
+  if (!background_ || spec_.level == kLevel3) return false;
   for (size_t i = 0; i < key_count_; ++i) {
     if (part_.outcomes[i] == FetchOutcome::kMiss)
       part_.missed_keys[missed_count_++] = part_.keys[i];
   }
+  return missed_count_ > 0;
 }
 
-void FetchJob::AskL3ForMisses() {
+void FetchJob::AskNextForMisses() {
   std::sort(part_.missed_keys, part_.missed_keys + missed_count_);  // the fastest order for L3
   std::copy_n(part_.missed_keys, missed_count_, part_.keys);
   Spec spec = spec_;
-  spec.level = Level::kL3;
+  spec.level = LevelToAsk(*spec.table, spec.level + 1, service_.clock().Now());
   spec.deadline = DeadlineAfter(service_.clock(), kBackgroundFetchTimeout);
   Prepare(spec, missed_count_);
   background_ = true;

@@ -20,6 +20,7 @@
 #include <span>
 
 #include "absl/status/status.h"
+#include "base/clock.h"
 #include "base/executor.h"
 #include "base/limits.h"
 #include "base/mutex.h"
@@ -81,24 +82,30 @@ struct JobScratchPart {
   uint8_t* times_asked = nullptr;
   uint8_t* from_l2 = nullptr;
   FetchOutcome* l2_outcomes = nullptr;
-  Key* missed_keys = nullptr;  // for a background job that goes on from L2 to L3
+  Key* missed_keys = nullptr;  // for a background job that goes on to the next level
 };
 
 // Jobs that one call of level 2 answers.
 inline constexpr size_t kJobsPerCallMax = 32;
 
+// Where a fetch asks: the number of a part of level 2 (LiveTable::l2), or this one, level 3. Rows
+// that it finds are inserted into the parts before it.
+inline constexpr size_t kLevel3 = kL2PartsMax;
+inline constexpr size_t kNoLevel = kLevel3 + 1;
+
+// The first part of the table's level 2, from number `first` on, that a fetch may ask now, or
+// kLevel3. The caller asks it (L2Part::Admits).
+size_t LevelToAsk(LiveTable& table, size_t first, TimePoint now);
+
 class FetchJob final : public Task {
  public:
-  enum class Level : uint8_t { kL2, kL3 };
-
   // What to fetch, and what a promotion of the answer needs.
   struct Spec {
     LiveTable* table = nullptr;
     LookupCounters* counters = nullptr;
-    Level level = Level::kL3;
-    size_t cache = kNoCache;   // L1 that takes the rows too
-    ApplyEpoch epoch = 0;      // as read before the call's first fetch
-    bool l2_bypassed = false;  // by the lookup, because its circuit breaker is open
+    size_t level = kLevel3;
+    size_t cache = kNoCache;  // L1 that takes the rows too
+    ApplyEpoch epoch = 0;     // as read before the call's first fetch
     Deadline deadline = kNoDeadline;
   };
 
@@ -116,13 +123,14 @@ class FetchJob final : public Task {
   std::span<uint8_t> times_asked() { return {part_.times_asked, key_count_}; }
   // Valid once Fetch has run. Every key has an outcome; kMiss where the level gave none.
   std::span<const FetchOutcome> outcomes() const { return {part_.outcomes, key_count_}; }
-  // L2, also for a key of an L3 job that L2 turned out to hold.
-  Level level(size_t i) const { return part_.from_l2[i] != 0 ? Level::kL2 : spec_.level; }
+  // Also for a key of an L3 job that L2 turned out to hold.
+  bool is_from_l2(size_t i) const { return spec_.level != kLevel3 || part_.from_l2[i] != 0; }
   const std::byte* row(size_t i) const { return part_.rows + i * spec_.table->row_bytes(); }
   const Spec& spec() const { return spec_; }
   size_t id() const { return id_; }
 
-  // Asks the level now, on the calling thread. Failures are counted; one of L2 starts its bypass.
+  // Asks the level now, on the calling thread. Failures are counted; one of a part of L2 starts its
+  // bypass.
   void Fetch();
   // The level returned an error, or was not asked because the deadline had passed.
   bool failed() const { return failed_; }
@@ -148,33 +156,38 @@ class FetchJob final : public Task {
   enum class Stage : uint8_t { kFetch, kPromote, kFetchAndPromote };
 
   static bool L1Takes(const Spec& spec);
+  // The parts of L2 before the level of a job.
+  static size_t PartCount(const Spec& spec);
   static bool L2Takes(const Spec& spec);
   void BeginAnswer();
   void AnswerMisses();
-  void FetchFromLevel();
-  // Asks level 2 for the keys of all jobs with one call. Jobs that this function has finished
-  // become null.
-  static void FetchTogether(std::span<FetchJob*> jobs);
-  void TakeL2Status(const absl::Status& fetched);
+  // Asks a part of level 2 for the keys of all jobs with one call.
+  static void FetchTogether(std::span<FetchJob* const> jobs);
+  // Asks `table`. No exception leaves it: it runs on threads that all calls share.
+  template <typename Table>
+  absl::Status Ask(Table& table, const FetchBatch& batch) const;
+  void TakeStatus(const absl::Status& fetched);
   void RunLinked();
   void RefetchFromL2();
-  void NoteL2Failure(absl::StatusCode code);
+  void NoteL2Failure(L2Part& part, absl::StatusCode code);
   HostRows RowsOf(size_t count) const;
   FetchBatch BatchOf();
   bool Complete();  // false: no caller waits, the task owns the job
   // The task is done with the job, which now belongs to its session, or goes on alone.
   void Finish();
-  void RevalidateInL2();
+  void Revalidate();
+  void AskAgain(L2Part& part);
   // Moves the keys with one of two outcomes to the front, with rows and versions.
   size_t KeepOnly(FetchOutcome outcome, FetchOutcome or_outcome);
   // A row that a call has answered as pending is inserted in any case.
   Admission admission() const { return background_ ? Admission::kAlways : Admission::kFrequent; }
-  void PromoteIntoL2(LossyTable& l2);
+  void PromoteIntoL2();
   void PromoteIntoL1(DeviceCacheTable& l1);
-  // For a background job that goes on from L2 to L3. ListMisses notes the keys that L2 lacks,
-  // before Promote compacts the scratch. AskL3ForMisses makes these keys the job's next fetch.
-  void ListMisses();
-  void AskL3ForMisses();
+  // For a background job that goes on from a part of L2. ListMisses notes the keys that the part
+  // lacks, before Promote compacts the scratch; false: there are none. AskNextForMisses makes these
+  // keys the job's next fetch.
+  bool ListMisses();
+  void AskNextForMisses();
 
   FetchService& service_;
   const size_t id_;

@@ -48,8 +48,8 @@ FetchService::~FetchService() {
   }
 }
 
-FetchJobLease FetchService::Acquire(FetchJob::Level level) {
-  Pool& pool = pools_[static_cast<size_t>(level)];
+FetchJobLease FetchService::Acquire(size_t level) {
+  Pool& pool = pools_[PoolNumber(level)];
   MutexLock lock(pool.mutex);
   if (pool.free_scratches.empty()) return nullptr;
   JobScratch& scratch = *pool.free_scratches.back();
@@ -76,8 +76,8 @@ FetchJobLease FetchService::TakeJob(Pool& pool, const JobScratchPart& part) {
   return FetchJobLease(job);
 }
 
-size_t FetchService::FairShare(FetchJob::Level level) const {
-  const Pool& pool = pools_[static_cast<size_t>(level)];
+size_t FetchService::FairShare(size_t level) const {
+  const Pool& pool = pools_[PoolNumber(level)];
   MutexLock lock(pool.mutex);
   return std::max<size_t>(1, pool.free_scratches.size() / 2);
 }
@@ -169,13 +169,12 @@ bool FetchService::PostPromotion(FetchJob* job, FetchJob::Stage stage) {
 // The keys of a background job were answered as pending, so the job must not be dropped: if a queue
 // is full, this thread does the work that it could not post.
 void FetchService::ContinueDetached(FetchJob* job) {
-  if (job->background_ && job->spec_.level == FetchJob::Level::kL2) job->ListMisses();
-  if (job->missed_count_ > 0) {
-    // The promotion runs on this thread. A task of the promote executor could not post the fetch
-    // from L3, because the promote executor may outlive the fetch executor. Nor can the fetch
+  while (job->ListMisses()) {
+    // The promotion runs on this thread. A task of the promote executor could not post the next
+    // fetch, because the promote executor may outlive the fetch executor. Nor can the fetch
     // overtake the promotion, because both use the same scratch.
     job->Promote();
-    job->AskL3ForMisses();
+    job->AskNextForMisses();
     if (options_.fetch_executor->Post(job).ok()) return;
     job->Fetch();
   }

@@ -1,8 +1,8 @@
 // Fetching from levels that can block, and promotion: the work of lookups that is not done on the
 // caller's thread.
 //
-// A bounded pool of scratch buffers for each blocking level. If calls, promotions and work that
-// outlived its call hold all of them, the level counts as down for a call that finds none.
+// A bounded pool of scratch buffers for level 2, and one for level 3. If calls, promotions and work
+// that outlived its call hold all of them, the level counts as down for a call that finds none.
 // Promotions and background fetches may hold half of them, so that inserting never stands in the
 // way of answering; one more promotion is dropped and counted, one more background fetch is
 // refused.
@@ -50,34 +50,35 @@ class FetchService {
   FetchService(const FetchService&) = delete;
   FetchService& operator=(const FetchService&) = delete;
 
-  // A job with a scratch buffer of its own. Null when all of the level are held.
-  FetchJobLease Acquire(FetchJob::Level level);
+  // A job with a scratch buffer of its own, for a part of level 2 or for kLevel3. Null when all of
+  // the level are held.
+  FetchJobLease Acquire(size_t level);
   // A job of the same level in the rest of the scratch buffer of `last`, which was prepared as the
   // last one there and has not been posted. Null if there is no room for so many keys.
   FetchJobLease AcquireBehind(const FetchJob& last, size_t key_count, size_t row_bytes);
 
   // How many scratch buffers of a level one call may hold at a time, so that others find some: a
   // share of those that are free now, at least one.
-  size_t FairShare(FetchJob::Level level) const;
+  size_t FairShare(size_t level) const;
 
   // Posts one task for the jobs; it counts `latch` down once for each job that is done. Several
-  // jobs become one call of level 2 (LossyTier::Fetch). True: when the caller has waited, it must
+  // jobs become one call of a tier (LossyTier::Fetch). True: when the caller has waited, it must
   // call TryCollect for each job. False: the queue is full, and nothing has happened. REQUIRES: 1
-  // to kJobsPerCallMax jobs; several jobs ask one level 2, whose tables have a tier, and have one
-  // deadline.
+  // to kJobsPerCallMax jobs; several jobs ask one part of level 2, whose tables have a tier, and
+  // have one deadline.
   bool Post(std::span<FetchJob* const> jobs, const LiveModel::Guard& guard, Latch& latch);
 
-  // Fetches without a waiting caller, and promotes. A job for L2 goes on to L3 for the keys that L2
-  // lacks. False: too many jobs run without a waiting caller, or the queue is full; the job has
-  // been returned to the pool.
+  // Fetches without a waiting caller, and promotes. A job for a part of L2 goes on to the next part
+  // and to L3 for the keys that the part lacks. False: too many jobs run without a waiting caller,
+  // or the queue is full; the job has been returned to the pool.
   bool PostInBackground(FetchJobLease job, SnapshotPin pin);
 
   // Promotes what an answered job holds, and returns it. Drops and counts it when there are too
   // many promotions.
   void Promote(FetchJobLease job, SnapshotPin pin);
 
-  // As Promote, for a job that has not asked L2 yet: its task fetches the keys from L2 and inserts
-  // what it gets. For an L2 that can't block.
+  // As Promote, for a job that has not asked its part of L2 yet: its task fetches the keys there
+  // and inserts what it gets. For a part that can't block.
   void PromoteByKeys(FetchJobLease job, SnapshotPin pin);
 
   // Waits until the promotions and the background fetches begun so far are done.
@@ -127,8 +128,9 @@ class FetchService {
   };
 
   explicit FetchService(const Options& options);
-  // Of each level.
+  // Of each pool.
   static size_t JobCount(const Options& options) { return kJobsPerCallMax * options.scratch_count; }
+  static size_t PoolNumber(size_t level) { return level == kLevel3 ? 1 : 0; }
   Pool& PoolOf(const FetchJob& job) { return pools_[job.id() / JobCount(options_)]; }
   static FetchJobLease TakeJob(Pool& pool, const JobScratchPart& part) HPS_REQUIRES(pool.mutex);
   void Return(FetchJob* job);
@@ -142,7 +144,7 @@ class FetchService {
   void PromoteOrDrop(FetchJobLease job, SnapshotPin pin, FetchJob::Stage stage);
 
   const Options options_;
-  std::array<Pool, 2> pools_;  // by level
+  std::array<Pool, 2> pools_;  // by PoolNumber
   InFlightTracker in_flight_;
   std::atomic<uint64_t> promotions_dropped_{0};
   ErrorCounter l3_errors_;

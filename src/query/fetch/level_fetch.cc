@@ -12,13 +12,12 @@ namespace {
 // not into pieces smaller than RocksDB takes at a time.
 constexpr size_t kJobsWanted = 8;
 
-FetchJob::Spec OrderFor(const TableLookup& table, FetchJob::Level level, Deadline deadline) {
+FetchJob::Spec OrderFor(const TableLookup& table, size_t level, Deadline deadline) {
   return {.table = table.table,
           .counters = table.counters,
           .level = level,
           .cache = table.cache,
           .epoch = table.epoch,
-          .l2_bypassed = table.l2_bypassed,
           .deadline = deadline};
 }
 
@@ -34,80 +33,94 @@ void FillKeys(const MissList& misses, size_t first, FetchJob& job) {
 
 }  // namespace
 
-bool LevelFetch::Wanted(const TableLookup& table, FetchJob::Level level) {
-  return level == FetchJob::Level::kL3 || table.l2_usable;
+size_t LevelFetch::TakeNextPart(TableLookup& table) {
+  if (table.misses.pending().empty()) return kNoLevel;
+  for (size_t part = 0; part < table.table->l2().size(); ++part) {
+    if (!std::exchange(table.asks_l2[part], false)) continue;
+    L2Part& l2 = table.table->l2()[part];
+    if (!l2.can_block() || l2.breaker().Admits(service_.clock().Now())) return part;
+  }
+  return kNoLevel;
 }
 
-bool LevelFetch::CanBlock(const TableLookup& table, FetchJob::Level level) {
-  return level == FetchJob::Level::kL3 || table.table->l2()->can_block();
+bool LevelFetch::CanBlock(const TableLookup& table) {
+  return table.level == kLevel3 || table.table->l2()[table.level].can_block();
 }
 
-LossyTier* LevelFetch::TierOf(const TableLookup& table, FetchJob::Level level) {
-  if (level == FetchJob::Level::kL3 || !table.table->l2()->can_block()) return nullptr;
-  return table.table->l2_tier();
+LossyTier* LevelFetch::TierOf(const TableLookup& table) {
+  if (table.level == kLevel3 || !CanBlock(table)) return nullptr;
+  return table.table->l2()[table.level].tier();
 }
 
-void LevelFetch::Fetch(std::span<TableLookup> tables, FetchJob::Level level,
-                       const LiveModel::Guard& guard, Deadline deadline, AfterBatch after_batch) {
+bool LevelFetch::FetchFromL2(std::span<TableLookup> tables, const LiveModel::Guard& guard,
+                             Deadline deadline) {
+  bool any = false;
+  for (TableLookup& table : tables) {
+    table.level = TakeNextPart(table);
+    any |= table.level != kNoLevel;
+  }
+  if (any) Fetch(tables, guard, deadline, Nothing);
+  return any;
+}
+
+void LevelFetch::FetchFromL3(std::span<TableLookup> tables, const LiveModel::Guard& guard,
+                             Deadline deadline, AfterBatch after_batch) {
+  for (TableLookup& table : tables) {
+    table.level = kLevel3;
+    table.misses.SortPendingByKey();
+  }
+  Fetch(tables, guard, deadline, after_batch);
+}
+
+void LevelFetch::Fetch(std::span<TableLookup> tables, const LiveModel::Guard& guard,
+                       Deadline deadline, AfterBatch after_batch) {
   size_t open_count = 0;
   for (TableLookup& table : tables) {
-    if (level == FetchJob::Level::kL2) BypassFailing(table);
-    if (!Wanted(table, level)) continue;
+    if (table.level == kNoLevel) continue;
     open_count += table.misses.pending().size();
-    if (level == FetchJob::Level::kL3) table.misses.SortPendingByKey();
     table.misses.BeginFilter();
   }
   job_keys_max_ = std::max(kFetchPieceKeysMax, open_count / kJobsWanted);
   Progress progress;
   while (open_count > 0) {
     PromoteHeld(guard);
-    BuildBatch(tables, level, deadline, &progress);
+    BuildBatch(tables, deadline, &progress);
     if (task_count_ == 0) break;
-    SubmitBatch(level, guard, deadline);
-    CollectBatch(level);
+    SubmitBatch(guard, deadline);
+    CollectBatch();
     after_batch();
   }
-  LeaveRestPending(tables, level, progress);
+  LeaveRestPending(tables, progress);
 }
 
-void LevelFetch::BypassFailing(TableLookup& table) {
-  if (!table.l2_usable || !table.table->l2()->can_block() || table.misses.pending().empty()) return;
-  if (table.table->l2_breaker().Admits(service_.clock().Now())) return;
-  table.l2_usable = false;
-  table.l2_bypassed = true;
-}
-
-void LevelFetch::BuildBatch(std::span<TableLookup> tables, FetchJob::Level level, Deadline deadline,
-                            Progress* progress) {
-  scratches_left_ = service_.FairShare(level);
+void LevelFetch::BuildBatch(std::span<TableLookup> tables, Deadline deadline, Progress* progress) {
   const bool too_late = IsTooLate(deadline);
   for (; progress->table < tables.size(); ++progress->table, progress->open = 0) {
     TableLookup& table = tables[progress->table];
-    if (!Wanted(table, level)) continue;
+    if (table.level == kNoLevel) continue;
     const size_t open_count = table.misses.pending().size();
-    if (too_late && CanBlock(table, level)) {
+    if (too_late && CanBlock(table)) {
       for (; progress->open < open_count; ++progress->open)
         table.misses.Keep(table.misses.pending()[progress->open]);
       continue;
     }
     while (progress->open < open_count) {
       if (task_count_ == kBatchJobsMax) return;
-      if (!AddTask(table, level, progress->open, deadline)) return;
+      if (!AddTask(table, progress->open, deadline)) return;
       progress->open += tasks_[task_count_ - 1].key_count;
     }
   }
 }
 
-bool LevelFetch::AddTask(TableLookup& table, FetchJob::Level level, size_t first,
-                         Deadline deadline) {
+bool LevelFetch::AddTask(TableLookup& table, size_t first, Deadline deadline) {
   // A tier that answers jobs together answers a large job as fast as several small ones.
-  const size_t keys_max = TierOf(table, level) == nullptr ? job_keys_max_ : kFetchTaskKeysMax;
+  const size_t keys_max = TierOf(table) == nullptr ? job_keys_max_ : kFetchTaskKeysMax;
   const size_t row_bytes = table.table->row_bytes();
   const size_t key_count =
       std::min({table.misses.pending().size() - first, keys_max, FetchJob::KeysMax(row_bytes)});
-  FetchJobLease job = AcquireJob(level, key_count, row_bytes);
+  FetchJobLease job = AcquireJob(table, key_count);
   if (job == nullptr) return false;
-  job->Prepare(OrderFor(table, level, deadline), key_count);
+  job->Prepare(OrderFor(table, table.level, deadline), key_count);
   FillKeys(table.misses, first, *job);
   tasks_[task_count_++] = {
       .job = std::move(job), .table = &table, .first = first, .key_count = key_count};
@@ -115,23 +128,25 @@ bool LevelFetch::AddTask(TableLookup& table, FetchJob::Level level, size_t first
 }
 
 // In the scratch buffer of the job before, if there is room.
-FetchJobLease LevelFetch::AcquireJob(FetchJob::Level level, size_t key_count, size_t row_bytes) {
-  if (task_count_ > 0) {
-    FetchJobLease job = service_.AcquireBehind(*tasks_[task_count_ - 1].job, key_count, row_bytes);
+FetchJobLease LevelFetch::AcquireJob(const TableLookup& table, size_t key_count) {
+  if (task_count_ == 0) {
+    scratches_left_ = service_.FairShare(table.level);
+  } else {
+    FetchJobLease job =
+        service_.AcquireBehind(*tasks_[task_count_ - 1].job, key_count, table.table->row_bytes());
     if (job != nullptr) return job;
   }
   if (scratches_left_ == 0) return nullptr;
   --scratches_left_;
-  return service_.Acquire(level);
+  return service_.Acquire(table.level);
 }
 
-void LevelFetch::SubmitBatch(FetchJob::Level level, const LiveModel::Guard& guard,
-                             Deadline deadline) {
+void LevelFetch::SubmitBatch(const LiveModel::Guard& guard, Deadline deadline) {
   const std::span<FetchTask> batch(tasks_.data(), task_count_);
-  const auto blocking = [&](const FetchTask& task) { return CanBlock(*task.table, level); };
+  const auto blocking = [](const FetchTask& task) { return CanBlock(*task.table); };
   latch_.Reset(static_cast<size_t>(std::count_if(batch.begin(), batch.end(), blocking)));
   for (size_t first = 0; first < task_count_;) {
-    const std::span<FetchTask> call = TasksOfCall(first, level);
+    const std::span<FetchTask> call = TasksOfCall(first);
     if (blocking(call.front())) PostCall(call, guard);
     first += call.size();
   }
@@ -145,11 +160,11 @@ void LevelFetch::SubmitBatch(FetchJob::Level level, const LiveModel::Guard& guar
 
 // A call has no more keys than a job may have, so that a large lookup is answered by several
 // workers and no node is kept busy for long.
-std::span<LevelFetch::FetchTask> LevelFetch::TasksOfCall(size_t first, FetchJob::Level level) {
-  const LossyTier* const tier = TierOf(*tasks_[first].table, level);
+std::span<LevelFetch::FetchTask> LevelFetch::TasksOfCall(size_t first) {
+  const LossyTier* const tier = TierOf(*tasks_[first].table);
   size_t end = first + 1;
   size_t key_count = tasks_[first].key_count;
-  while (tier != nullptr && end < task_count_ && TierOf(*tasks_[end].table, level) == tier &&
+  while (tier != nullptr && end < task_count_ && TierOf(*tasks_[end].table) == tier &&
          key_count + tasks_[end].key_count <= kFetchTaskKeysMax) {
     key_count += tasks_[end++].key_count;
   }
@@ -170,37 +185,37 @@ bool LevelFetch::IsTooLate(Deadline deadline) const {
   return service_.clock().Now() >= deadline || is_cancelled();
 }
 
-void LevelFetch::CollectBatch(FetchJob::Level level) {
+void LevelFetch::CollectBatch() {
   for (FetchTask& task : std::span(tasks_.data(), task_count_)) {
+    const size_t level = task.table->level;
     if (task.posted) task.answered = task.job->TryCollect();
     if (task.posted && !task.answered) {
       latch_.CountDown();  // the task, which keeps the job, will not
       // A call that was given up says nothing about the level.
-      if (level == FetchJob::Level::kL2 && !is_cancelled()) {
-        task.table->table->l2_health().Quarantine();
-        task.table->table->l2_breaker().NoteFailure(service_.clock().Now());
+      if (level != kLevel3 && !is_cancelled()) {
+        task.table->table->l2()[level].NoteFailure(service_.clock().Now());
         task.table->counters->l2_errors().Add(absl::StatusCode::kDeadlineExceeded);
       }
-    } else if (task.posted && level == FetchJob::Level::kL2 && !task.job->failed()) {
-      task.table->table->l2_breaker().NoteAnswer();
+    } else if (task.posted && level != kLevel3 && !task.job->failed()) {
+      task.table->table->l2()[level].breaker().NoteAnswer();
     }
-    CopyOut(task, level);
+    CopyOut(task);
     if (task.posted && !task.answered) static_cast<void>(task.job.release());
     if (!task.answered) task.job.reset();
   }
 }
 
-void LevelFetch::CopyOut(FetchTask& task, FetchJob::Level level) {
+void LevelFetch::CopyOut(FetchTask& task) {
   TableLookup& table = *task.table;
   for (size_t i = 0; i < task.key_count; ++i) {
     const uint32_t index = table.misses.pending()[task.first + i];
     const FetchOutcome outcome = task.answered ? task.job->outcomes()[i] : FetchOutcome::kMiss;
     if (outcome == FetchOutcome::kHit) {
-      const bool of_l2 = task.job->level(i) == FetchJob::Level::kL2;
-      table.Answer(index, of_l2 ? KeyStatus::kHitL2 : KeyStatus::kHitL3, task.job->row(i));
+      const KeyStatus hit = task.job->is_from_l2(i) ? KeyStatus::kHitL2 : KeyStatus::kHitL3;
+      table.Answer(index, hit, task.job->row(i));
     } else if (outcome == FetchOutcome::kAbsent) {
       table.Answer(index, KeyStatus::kAbsent, nullptr);
-    } else if (outcome == FetchOutcome::kLost && level == FetchJob::Level::kL3) {
+    } else if (outcome == FetchOutcome::kLost && table.level == kLevel3) {
       table.Answer(index, KeyStatus::kDefaultDegraded, nullptr);
     } else {
       table.misses.Keep(index);
@@ -208,10 +223,9 @@ void LevelFetch::CopyOut(FetchTask& task, FetchJob::Level level) {
   }
 }
 
-void LevelFetch::LeaveRestPending(std::span<TableLookup> tables, FetchJob::Level level,
-                                  Progress progress) {
+void LevelFetch::LeaveRestPending(std::span<TableLookup> tables, Progress progress) {
   for (size_t i = 0; i < tables.size(); ++i) {
-    if (!Wanted(tables[i], level)) continue;
+    if (tables[i].level == kNoLevel) continue;
     MissList& misses = tables[i].misses;
     if (i >= progress.table) {
       const size_t first = i == progress.table ? progress.open : 0;
@@ -221,13 +235,10 @@ void LevelFetch::LeaveRestPending(std::span<TableLookup> tables, FetchJob::Level
   }
 }
 
-void LevelFetch::FetchInBackground(TableLookup& table, FetchJob::Level level,
+void LevelFetch::FetchInBackground(TableLookup& table, size_t level,
                                    const LiveModel::Guard& guard) {
-  if (level == FetchJob::Level::kL2) {
-    BypassFailing(table);
-    if (table.l2_bypassed) level = FetchJob::Level::kL3;
-  }
-  if (level == FetchJob::Level::kL3) table.misses.SortPendingByKey();
+  level = LevelToAsk(*table.table, level, service_.clock().Now());
+  if (level == kLevel3) table.misses.SortPendingByKey();
   const std::span<const uint32_t> open = table.misses.pending();
   const FetchJob::Spec order = OrderFor(table, level, kNoDeadline);
   const bool has_taker = FetchJob::HasTaker(order);

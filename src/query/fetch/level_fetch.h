@@ -1,8 +1,8 @@
-// Fetches from one level all keys that a call has not found yet, in parallel jobs, until the
-// deadline.
+// Fetches from a part of level 2, or from level 3, all keys that a call has not found yet, in
+// parallel jobs, until the deadline.
 //
 // A call may miss more rows than the pool has scratch, so its jobs are sent in batches: build,
-// submit, wait, collect. Each job is one task, except where level 2 answers several tables with one
+// submit, wait, collect. Each job is one task, except where a tier answers several tables with one
 // call: then the jobs of that call are one task. The jobs of the last batch are kept until
 // PromoteHeld, so that promotion begins after the reply. Belongs to one session; for one thread;
 // allocates nothing.
@@ -34,17 +34,20 @@ class LevelFetch {
   void set_cancel(CancelPoint* cancel) { cancel_ = cancel; }
   bool is_cancelled() const { return cancel_ != nullptr && cancel_->is_cancelled(); }
 
-  // Answers the pending keys that the level has by `deadline`. The others stay pending; if no
-  // scratch is left, all do. A level that can't block (some L2) is asked on this thread, whatever
-  // the deadline. An L2 that times out is bypassed for a while (base/circuit_breaker.h), and
-  // while a change is open (tier/fence.h).
-  void Fetch(std::span<TableLookup> tables, FetchJob::Level level, const LiveModel::Guard& guard,
-             Deadline deadline, AfterBatch after_batch = Nothing);
+  // Asks the next part of level 2 of each table (TableLookup::asks_l2). Answers the pending keys
+  // that it has by `deadline`. The others stay pending; if no scratch is left, all do. A part that
+  // can't block is asked on this thread, whatever the deadline. One that times out is bypassed for
+  // a while (base/circuit_breaker.h), and while a change is open (tier/fence.h). False: no table
+  // has a part to ask.
+  bool FetchFromL2(std::span<TableLookup> tables, const LiveModel::Guard& guard, Deadline deadline);
+  // Likewise from level 3.
+  void FetchFromL3(std::span<TableLookup> tables, const LiveModel::Guard& guard, Deadline deadline,
+                   AfterBatch after_batch = Nothing);
 
   // Starts to fetch all pending keys of `table` into the levels above, in the background, and
   // answers them with default rows: kDefaultPending if a level takes them and a job is free, else
-  // kDefaultDegraded.
-  void FetchInBackground(TableLookup& table, FetchJob::Level level, const LiveModel::Guard& guard);
+  // kDefaultDegraded. Begins with `level`, or with the next one that may be asked.
+  void FetchInBackground(TableLookup& table, size_t level, const LiveModel::Guard& guard);
 
   // Passes the kept jobs on to promotion. Must be called before the guard ends.
   void PromoteHeld(const LiveModel::Guard& guard);
@@ -69,24 +72,24 @@ class LevelFetch {
     size_t open = 0;
   };
 
-  // Leaves the table's L2 out if its circuit breaker is open.
-  void BypassFailing(TableLookup& table);
-  static bool Wanted(const TableLookup& table, FetchJob::Level level);
-  static bool CanBlock(const TableLookup& table, FetchJob::Level level);
+  // The next part of L2 that is to be asked for the table's pending keys, or kNoLevel. Leaves out
+  // those whose circuit breaker is open.
+  size_t TakeNextPart(TableLookup& table);
+  static bool CanBlock(const TableLookup& table);
   // What answers the table's jobs together with those of others; null: each job is asked alone.
-  static LossyTier* TierOf(const TableLookup& table, FetchJob::Level level);
-  void BuildBatch(std::span<TableLookup> tables, FetchJob::Level level, Deadline deadline,
-                  Progress* progress);
-  bool AddTask(TableLookup& table, FetchJob::Level level, size_t first, Deadline deadline);
-  FetchJobLease AcquireJob(FetchJob::Level level, size_t key_count, size_t row_bytes);
-  void SubmitBatch(FetchJob::Level level, const LiveModel::Guard& guard, Deadline deadline);
+  static LossyTier* TierOf(const TableLookup& table);
+  void Fetch(std::span<TableLookup> tables, const LiveModel::Guard& guard, Deadline deadline,
+             AfterBatch after_batch);
+  void BuildBatch(std::span<TableLookup> tables, Deadline deadline, Progress* progress);
+  bool AddTask(TableLookup& table, size_t first, Deadline deadline);
+  FetchJobLease AcquireJob(const TableLookup& table, size_t key_count);
+  void SubmitBatch(const LiveModel::Guard& guard, Deadline deadline);
   // The tasks from `first` on that one call answers.
-  std::span<FetchTask> TasksOfCall(size_t first, FetchJob::Level level);
+  std::span<FetchTask> TasksOfCall(size_t first);
   void PostCall(std::span<FetchTask> tasks, const LiveModel::Guard& guard);
-  void CollectBatch(FetchJob::Level level);
-  void CopyOut(FetchTask& task, FetchJob::Level level);
-  static void LeaveRestPending(std::span<TableLookup> tables, FetchJob::Level level,
-                               Progress progress);
+  void CollectBatch();
+  void CopyOut(FetchTask& task);
+  static void LeaveRestPending(std::span<TableLookup> tables, Progress progress);
 
   bool IsTooLate(Deadline deadline) const;
 

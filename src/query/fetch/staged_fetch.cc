@@ -153,7 +153,7 @@ void StagedFetch::Fetch(std::span<TableLookup> tables, std::span<QueryLookup> qu
 }
 
 bool StagedFetch::Wanted(const TableLookup& table) {
-  return table.l2_usable && !table.table->l2()->can_block() && table.has_one_query();
+  return table.asks_l2[0] && !table.table->l2()[0].can_block() && table.has_one_query();
 }
 
 // What was not fetched ahead.
@@ -217,7 +217,8 @@ void StagedFetch::RunPiece(size_t number) {
                                          count);
   const FetchBatch batch = {
       .keys = piece.keys, .rows = piece.rows, .outcomes = outcomes, .rows_go_to_device = true};
-  const absl::StatusOr<FetchCounts> counts = piece.table->table->l2()->Fetch(batch, kNoDeadline);
+  const absl::StatusOr<FetchCounts> counts =
+      piece.table->table->l2()[0].table().Fetch(batch, kNoDeadline);
   piece.code = counts.status().code();
   piece.hit_count = counts.ok() ? counts->hits : 0;
   piece.absent_count = counts.ok() ? counts->absent : 0;
@@ -332,9 +333,9 @@ void StagedFetch::NoteOutcomes(std::span<TableLookup> tables) {
     }
     const TableSum& sum = sums_[t];
     if (sum.piece_count == 0) continue;
-    table.l2_usable = false;  // it is asked once
+    table.asks_l2[0] = false;  // it is asked once
     if (sum.code != absl::StatusCode::kOk) {
-      table.table->l2_health().Quarantine();
+      table.table->l2()[0].health().Quarantine();
       table.counters->l2_errors().Add(sum.code);
     }
     if (sum.hit_count + sum.absent_count == table.misses.size()) {
@@ -356,7 +357,7 @@ void StagedFetch::NoteOutcomes(std::span<TableLookup> tables) {
 
 // The device has found all misses in L2.
 void StagedFetch::NoteDirectHits(TableLookup& table, TableSum& sum) {
-  table.l2_usable = false;
+  table.asks_l2[0] = false;
   sum.hit_count = table.misses.size();
   std::fill_n(outcomes_.get() + table.first_query->first_miss, sum.hit_count, FetchOutcome::kHit);
 }
@@ -371,14 +372,14 @@ void StagedFetch::PromoteTable(const TableLookup& table, size_t hit_count,
                                const LiveModel::Guard& guard) {
   const FetchJob::Spec order = {.table = table.table,
                                 .counters = table.counters,
-                                .level = FetchJob::Level::kL2,
+                                .level = 0,
                                 .cache = table.cache,
                                 .epoch = table.epoch};
   if (!FetchJob::HasTaker(order)) return;
   const FetchOutcome* const outcomes = outcomes_.get() + table.first_query->first_miss;
   size_t miss = 0;
   while (hit_count > 0) {
-    FetchJobLease job = service_.Acquire(FetchJob::Level::kL2);
+    FetchJobLease job = service_.Acquire(order.level);
     const size_t key_count = std::min(hit_count, FetchJob::KeysMax(table.table->row_bytes()));
     if (job == nullptr) {
       service_.CountDroppedPromotion();

@@ -1,6 +1,7 @@
-// Fetches a call's device misses from an L2 that can't block, on several threads, straight into the
-// staging memory from which the device takes the rows. It begins with the first misses that the
-// device reports: some rows travel while others are fetched and while the probe still runs.
+// Fetches a call's device misses from the first part of an L2, if it can't block, on several
+// threads, straight into the staging memory from which the device takes the rows. It begins with
+// the first misses that the device reports: some rows travel while others are fetched and while the
+// probe still runs.
 //
 // The unit is a piece: rows of one query that lie next to each other. The caller and its fork-join
 // team take pieces. The caller has finished pieces copied to the device, and sends the answers when
@@ -70,10 +71,10 @@ class StagedFetch final : private ForkJoinTeam::Work {
   // wait for all rows.
   void FetchAhead(std::span<TableLookup> tables, std::span<QueryLookup> queries, Deadline deadline);
 
-  // Asks L2 for the misses of all tables whose L2 can't block, and answers those that L2 has. The
-  // other misses stay open. Tables that the call names twice are left to LevelFetch, which
-  // de-duplicates.
-  // Each time that it sends rows, it waits for the device at most `send_wait_max`.
+  // Asks the first part of L2 for the misses of all tables where it can't block, and answers those
+  // that it has. The other misses stay open. Tables that the call names twice are left to
+  // LevelFetch, which de-duplicates. Each time that it sends rows, it waits for the device at most
+  // `send_wait_max`.
   void Fetch(std::span<TableLookup> tables, std::span<QueryLookup> queries, Duration send_wait_max);
 
   // Sends helpers away that were called for a call that has come to nothing.

@@ -193,7 +193,7 @@ class StagedFetchTest : public testing::Test {
       works_[t].table = tables[t]->served.get();
       works_[t].counters = &counters_;
       works_[t].queries = queries_.data();
-      works_[t].l2_usable = true;
+      works_[t].asks_l2[0] = true;
       works_[t].first_query = &queries_[t * queries_each];
       works_[t].last_query = &queries_[t * queries_each + queries_each - 1];
       if (twice) works_[t].first_query->next_of_table = works_[t].last_query;
@@ -228,7 +228,7 @@ class StagedFetchTest : public testing::Test {
         ASSERT_EQ(queries_[t].staged_status[i], kUnanswered) << "what is sent is marked so";
       }
       EXPECT_TRUE(std::ranges::equal(works_[t].misses.pending(), open));
-      EXPECT_FALSE(works_[t].l2_usable) << "it is asked once";
+      EXPECT_FALSE(works_[t].asks_l2[0]) << "it is asked once";
     }
   }
 
@@ -435,7 +435,7 @@ TEST_F(StagedFetchTest, APieceThatFailsStaysOpenAndTheOthersStand) {
   ExpectAnswers([](Key key) { return key >= 8 && key < 20; });
   ErrorCounts errors{};
   EXPECT_EQ(counters_.l2_errors().AddTo(&errors), 1) << "one for the call";
-  EXPECT_TRUE(a_.served->l2_health().quarantined());
+  EXPECT_TRUE(a_.served->l2()[0].health().quarantined());
   a_.served->epochs().Publish(open);
 }
 
@@ -449,14 +449,14 @@ TEST_F(StagedFetchTest, AnL2ThatCanBlockOrIsPassedByIsNotAsked) {
   };
   Begin({&a_}, 40, true);  // two queries of one table
   expect_untouched();
-  EXPECT_TRUE(works_[0].l2_usable);
+  EXPECT_TRUE(works_[0].asks_l2[0]);
   Begin({&a_}, 40);
-  works_[0].l2_usable = false;
+  works_[0].asks_l2[0] = false;
   expect_untouched();
   Begin({&a_}, 40);
   a_.l2_faults->set_can_block(true);
   expect_untouched();
-  EXPECT_TRUE(works_[0].l2_usable);
+  EXPECT_TRUE(works_[0].asks_l2[0]);
 }
 
 // The device may have taken the older row between its probe and the answer.

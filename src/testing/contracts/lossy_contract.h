@@ -19,7 +19,6 @@
 
 #include "testing/contracts/lossy_rows.h"
 #include "testing/contracts/lossy_tables.h"
-#include "testing/faults/fault_tier.h"
 #include "tier/lossy_tier.h"
 
 namespace hps {
@@ -32,6 +31,7 @@ struct LossyTierFactory {
   bool keeps = true;           // keeps all rows while there is room
   bool refuses_little = true;  // refuses budgets that are too small for a useful table
   bool counts = true;          // Statistics counts what a table holds
+  bool budgeted = true;        // a table has a budget
 };
 
 inline std::string LossyTierName(const ::testing::TestParamInfo<LossyTierFactory>& info) {
@@ -343,7 +343,7 @@ TEST_P(LossyTierContract, StatisticsCountWhatHappened) {
   ASSERT_TRUE(table->Update(update.batch()).ok());
   ASSERT_TRUE(table->Erase(Range(0, 50)).ok());
   const LevelStatistics statistics = table->Statistics();
-  EXPECT_EQ(statistics.bytes_max, tier_->traits().budgeted ? GetParam().bytes_max : 0);
+  EXPECT_EQ(statistics.bytes_max, GetParam().budgeted ? GetParam().bytes_max : 0);
   EXPECT_LE(statistics.bytes_used, statistics.bytes_max);
   if (!GetParam().keeps) return;
   EXPECT_EQ(statistics.insertions, 300u);
@@ -398,16 +398,6 @@ TEST_P(LossyTierContract, OneCallAnswersManyKeysOfManyTables) {
   ContractTables tables = OpenTables(std::vector<size_t>(26, 16), 1000);
   std::vector<std::vector<Key>> keys(26, Range(-100, 1200));
   keys[20] = Range(-10, 5000);
-  tables.ExpectAnswers(keys, GetParam().keeps);
-}
-
-TEST_P(LossyTierContract, ATableThatFailsLeavesTheOthersTheirAnswers) {
-  ContractTables tables = OpenTables({64, 64, 64}, 100);
-  TierFaults faults;
-  faults.Plan(TierOperation::kFetch, {.status = absl::UnavailableError("planned"), .times = 1});
-  tables.Decorate(1, [&](auto table) { return WithFaults(std::move(table), &faults); });
-  const std::vector<std::vector<Key>> keys(3, Range(0, 120));
-  tables.ExpectAnswers(keys, GetParam().keeps, /*failing=*/1);
   tables.ExpectAnswers(keys, GetParam().keeps);
 }
 

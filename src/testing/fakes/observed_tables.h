@@ -99,7 +99,7 @@ class ObservedLossyTable final : public LossyTable {
   absl::Status Clear() override { return table_->Clear(); }
   LevelStatistics Statistics() const override { return table_->Statistics(); }
   bool can_block() const override { return table_->can_block(); }
-  bool has_near_part() const override { return table_->has_near_part(); }
+  DirectReadable* direct() override { return nullptr; }
 
  private:
   const std::unique_ptr<LossyTable> table_;

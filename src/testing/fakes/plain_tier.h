@@ -130,7 +130,7 @@ class PlainLossyTable final : public LossyTable {
   }
 
   bool can_block() const override { return false; }
-  bool has_near_part() const override { return false; }
+  DirectReadable* direct() override { return nullptr; }
 
  private:
   const uint64_t bytes_max_;
@@ -142,7 +142,6 @@ class PlainLossyTable final : public LossyTable {
 
 class PlainLossyTier final : public LossyTier {
  public:
-  LossyTraits traits() const override { return {}; }
   absl::StatusOr<std::unique_ptr<LossyTable>> OpenTable(const TableSpec& spec, Incarnation,
                                                         uint64_t bytes_max) override {
     HPS_RETURN_IF_ERROR(ValidateTableSpec(spec));

@@ -162,7 +162,7 @@ class FaultyLossyTable final : public LossyTable {
   LevelStatistics Statistics() const override { return table_->Statistics(); }
 
   bool can_block() const override { return faults_->can_block().value_or(table_->can_block()); }
-  bool has_near_part() const override { return table_->has_near_part(); }
+  DirectReadable* direct() override { return nullptr; }
 
  private:
   const std::unique_ptr<LossyTable> table_;
@@ -173,8 +173,6 @@ class FaultyLossyTier final : public LossyTier {
  public:
   FaultyLossyTier(std::unique_ptr<LossyTier> tier, TierFaults* faults)
       : tier_(std::move(tier)), faults_(faults) {}
-
-  LossyTraits traits() const override { return tier_->traits(); }
 
   absl::StatusOr<std::unique_ptr<LossyTable>> OpenTable(const TableSpec& spec,
                                                         Incarnation incarnation,

@@ -1,4 +1,4 @@
-// Nodes that share a table on a real server, each with memory in front of it: no node answers
+// Nodes that share a table on a real server, each with a part in memory before it: no node answers
 // another row than its own level 3 has, however far the other node is.
 #include <gtest/gtest.h>
 
@@ -6,22 +6,27 @@
 #include <random>
 #include <vector>
 
-#include "l2_layered/layered_tier.h"
 #include "l2_memory/memory_tier.h"
 #include "l2_redis/test_redis.h"
 #include "l2_redis/test_shared_nodes.h"
+#include "testing/contracts/lossy_list.h"
 
 namespace hps::shared_nodes {
 namespace {
 
-class SharedNearTest : public ::testing::Test {
+class SharedPartsTest : public ::testing::Test {
  protected:
   // A node whose memory has room for `rows`.
   std::unique_ptr<Node> NewNode(uint64_t rows) {
     const uint64_t bytes = MemoryTierBytesFor(rows, kRowBytes, {.huge_pages = false});
     return std::make_unique<Node>(
-        redis_.Config(), "v1", /*writes_changes=*/true, [this, bytes](auto far) {
-          return *AddNearPart(*memory_, ContractSpec(kRowBytes), 1, bytes, std::move(far));
+        redis_.Config(), "v1", /*writes_changes=*/true,
+        [this, bytes](auto shared) {
+          return std::make_unique<ListedTable>(
+              *memory_->OpenTable(ContractSpec(kRowBytes), 1, bytes), std::move(shared));
+        },
+        [](LossyTable& table, ApplyEpoch epoch) {
+          static_cast<ListedTable&>(table).CopyFrom(epoch);
         });
   }
 
@@ -29,13 +34,12 @@ class SharedNearTest : public ::testing::Test {
   std::unique_ptr<LossyTier> memory_ = MakeMemoryTier({.huge_pages = false});
 };
 
-TEST_F(SharedNearTest, MemoryTakesSharedRowsAndFollowsChanges) {
+TEST_F(SharedPartsTest, MemoryTakesSharedRowsAndFollowsChanges) {
   const auto first = NewNode(kKeys);
   first->BeginStream();
   EXPECT_EQ(first->Promote(AllKeys()), kKeys);
   const auto second = NewNode(kKeys);
   second->BeginStream();
-  EXPECT_TRUE(second->table().has_near_part());
   EXPECT_EQ(second->Check(AllKeys()), kKeys) << "rows of the first";
   redis_.Ask(0, {"FLUSHALL"});
   EXPECT_EQ(second->Check(AllKeys()), kKeys) << "copied into memory";
@@ -48,7 +52,7 @@ TEST_F(SharedNearTest, MemoryTakesSharedRowsAndFollowsChanges) {
   EXPECT_EQ(first->Check(AllKeys()), kKeys) << "it has not applied them";
 }
 
-TEST_F(SharedNearTest, NodesAtDifferentSpeeds) {
+TEST_F(SharedPartsTest, NodesAtDifferentSpeeds) {
   std::mt19937_64 random(20261126);
   std::vector<std::unique_ptr<Node>> nodes;
   for (const uint64_t rows : {kKeys / 10, kKeys}) nodes.push_back(NewNode(rows));
