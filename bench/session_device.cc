@@ -105,10 +105,7 @@ class Model {
         std::unique_ptr<LossyTable> l2,
         tier_->OpenTable(spec, 1, MemoryTierBytesFor(capacity, kRowBytes, l2_options_)));
     parts.l2.push_back({.table = std::move(l2)});
-    if (redis_.tier != nullptr) {
-      HPS_ASSIGN_OR_RETURN(l2, redis_.tier->OpenTable(spec, 1, 0));
-      parts.l2.push_back({.table = std::move(l2), .tier = redis_.tier.get()});
-    }
+    HPS_RETURN_IF_ERROR(AddUnusedPart(redis_, spec, &parts));
     HPS_ASSIGN_OR_RETURN(table_, LiveTable::Create(std::move(parts)));
     for (size_t i = 0; i < caches.size(); ++i) {
       HPS_ASSIGN_OR_RETURN(

@@ -36,7 +36,8 @@ struct Sizes {
   size_t runs = 0;
 };
 
-// A model whose rows are all in memory; what lies below is empty and never asked.
+// A model whose rows are all in memory. Redis, if the model has it, and level 3 are empty and never
+// asked.
 class Model {
  public:
   static absl::StatusOr<std::unique_ptr<Model>> Create(uint32_t dim, const Sizes& sizes,
@@ -97,10 +98,7 @@ class Model {
       HPS_RETURN_IF_ERROR(l2->Insert(batch, 0).status());
     }
     parts.l2.push_back({.table = std::move(l2)});
-    if (redis_.tier != nullptr) {
-      HPS_ASSIGN_OR_RETURN(l2, redis_.tier->OpenTable(spec, 1, 0));
-      parts.l2.push_back({.table = std::move(l2), .tier = redis_.tier.get()});
-    }
+    HPS_RETURN_IF_ERROR(AddUnusedPart(redis_, spec, &parts));
     return LiveTable::Create(std::move(parts));
   }
 
@@ -221,9 +219,9 @@ absl::StatusOr<Result> MeasureTwoParts(uint32_t dim, const Sizes& sizes) {
   std::vector<double> both_us, memory_us;
   const size_t warm_up_runs = sizes.runs / 10 + 1;
   for (size_t run = 0; run < warm_up_runs + sizes.runs; ++run) {
-    for (const bool first : {run % 2 == 0, run % 2 != 0}) {
-      HPS_ASSIGN_OR_RETURN(const double us, TimeCall(first ? **both : *memory, buffers, run));
-      if (run >= warm_up_runs) (first ? both_us : memory_us).push_back(us);
+    for (const bool with_redis : {run % 2 == 0, run % 2 != 0}) {
+      HPS_ASSIGN_OR_RETURN(const double us, TimeCall(with_redis ? **both : *memory, buffers, run));
+      if (run >= warm_up_runs) (with_redis ? both_us : memory_us).push_back(us);
     }
   }
   Result result = MakeResult("lookup_memory_redis", "us", Median(both_us), Median(memory_us));

@@ -19,32 +19,16 @@
 namespace hps::bench {
 namespace {
 
-constexpr uint64_t kTable = 1;
-constexpr size_t kInsertBatch = 4096;
 constexpr double kAlpha = 1.2;         // the skew of the keys
 constexpr size_t kMemoryDivisor = 10;  // of the rows, what memory has room for
 constexpr size_t kFillRounds = 8;      // for each round that is measured
 constexpr Duration kDrainTimeout = std::chrono::seconds(30);
 
-struct Sizes {
-  size_t rows = 0;
-  size_t keys_per_round = 0;
-  size_t rounds = 0;
-};
-
-Sizes SizesFor(bool quick) {
-  if (quick) return {.rows = 4096, .keys_per_round = 16'384, .rounds = 1};
-  return {.rows = 100'000, .keys_per_round = 131'072, .rounds = 5};
-}
-
-// Keys that are no small numbers, as real ones are hashes.
-Key KeyOf(size_t row) { return static_cast<Key>(row * 0x9e3779b97f4a7c15); }
-
 // A served table whose rows are all in Redis; level 3 is empty.
 class Served {
  public:
   static absl::StatusOr<std::unique_ptr<Served>> Create(const RedisConfig& config, uint32_t dim,
-                                                        const Sizes& sizes, bool has_memory) {
+                                                        const RedisSizes& sizes, bool has_memory) {
     std::unique_ptr<Served> served(new Served(size_t{dim} * sizeof(float)));
     HPS_RETURN_IF_ERROR(served->MakeTable(config, dim, sizes, has_memory));
     HPS_ASSIGN_OR_RETURN(served->fetch_, WorkerPool::Create({.name = "fetch"}));
@@ -79,7 +63,7 @@ class Served {
   // Of the last lookup, which was of these keys.
   absl::Status CheckRows(std::span<const Key> keys) const {
     for (size_t i = 0; i < keys.size(); ++i) {
-      if (!StampedRow::Matches(kTable, keys[i], 0, {&rows_[i * row_bytes_], row_bytes_}))
+      if (!StampedRow::Matches(kRedisTable, keys[i], 0, {&rows_[i * row_bytes_], row_bytes_}))
         return absl::DataLossError("bench redis: a wrong row");
     }
     return absl::OkStatus();
@@ -102,7 +86,7 @@ class Served {
  private:
   explicit Served(size_t row_bytes) : row_bytes_(row_bytes) {}
 
-  absl::Status MakeTable(const RedisConfig& config, uint32_t dim, const Sizes& sizes,
+  absl::Status MakeTable(const RedisConfig& config, uint32_t dim, const RedisSizes& sizes,
                          bool has_memory) {
     const TableSpec spec{.name = "m/t", .dim = dim};
     LiveTable::Parts parts;
@@ -121,12 +105,12 @@ class Served {
   }
 
   absl::Status Fill(LossyTable& table, size_t row_count) const {
-    for (size_t first = 0; first < row_count; first += kInsertBatch) {
-      std::vector<Key> keys(std::min(kInsertBatch, row_count - first));
+    for (size_t first = 0; first < row_count; first += kRedisInsertBatch) {
+      std::vector<Key> keys(std::min(kRedisInsertBatch, row_count - first));
       std::vector<std::byte> rows(keys.size() * row_bytes_);
       for (size_t i = 0; i < keys.size(); ++i) {
-        keys[i] = KeyOf(first + i);
-        StampedRow::Write(kTable, keys[i], 0, {&rows[i * row_bytes_], row_bytes_});
+        keys[i] = RedisKeyOf(first + i);
+        StampedRow::Write(kRedisTable, keys[i], 0, {&rows[i * row_bytes_], row_bytes_});
       }
       const RowBatch batch = {.keys = keys,
                               .rows = {.data = rows.data(),
@@ -150,12 +134,12 @@ class Served {
   std::vector<std::byte> rows_;
 };
 
-std::vector<std::vector<Key>> SkewedBatches(const Sizes& sizes, size_t batch,
+std::vector<std::vector<Key>> SkewedBatches(const RedisSizes& sizes, size_t batch,
                                             RandomStream& random) {
   const ZipfDistribution ranks(sizes.rows, kAlpha);
   std::vector<std::vector<Key>> batches(std::max<size_t>(1, sizes.keys_per_round / batch));
   for (std::vector<Key>& keys : batches) {
-    for (size_t i = 0; i < batch; ++i) keys.push_back(KeyOf(ranks.Sample(random) - 1));
+    for (size_t i = 0; i < batch; ++i) keys.push_back(RedisKeyOf(ranks.Sample(random) - 1));
   }
   return batches;
 }
@@ -178,7 +162,7 @@ absl::StatusOr<double> TimeBatches(Served& served, const std::vector<std::vector
 
 // Asks for skewed keys until the rows that memory has are those that are asked for most: rarer ones
 // come up once in a million keys.
-absl::Status FillMemory(Served& served, const Sizes& sizes) {
+absl::Status FillMemory(Served& served, const RedisSizes& sizes) {
   RandomStream random(20261126);
   for (size_t round = 0; round < kFillRounds * sizes.rounds; ++round) {
     const auto batches = SkewedBatches(sizes, sizes.keys_per_round / 8, random);
@@ -190,11 +174,8 @@ absl::Status FillMemory(Served& served, const Sizes& sizes) {
 }  // namespace
 
 absl::Status MeasureMemoryRedis(const std::vector<std::string>& nodes, bool cluster, uint32_t dim,
-                                bool quick, std::vector<Result>& results) {
-  const Sizes sizes = SizesFor(quick);
-  // Nothing is bypassed because the machine is busy.
-  const RedisConfig config = {
-      .nodes = nodes, .cluster = cluster, .timeout = std::chrono::seconds(30)};
+                                const RedisSizes& sizes, std::vector<Result>& results) {
+  const RedisConfig config = RedisConfigFor(nodes, cluster);
   HPS_ASSIGN_OR_RETURN(const auto alone, Served::Create(config, dim, sizes, false));
   HPS_ASSIGN_OR_RETURN(const auto both, Served::Create(config, dim, sizes, true));
   HPS_RETURN_IF_ERROR(FillMemory(*both, sizes));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "bench/redis/redis_rows.h"
 #include "bench/report.h"
 
 namespace hps::bench {
@@ -15,6 +16,6 @@ namespace hps::bench {
 // Leaves its rows on the servers. Errors: DATA_LOSS (a row did not come, or is wrong), those of
 // Redis.
 absl::Status MeasureMemoryRedis(const std::vector<std::string>& nodes, bool cluster, uint32_t dim,
-                                bool quick, std::vector<Result>& results);
+                                const RedisSizes& sizes, std::vector<Result>& results);
 
 }  // namespace hps::bench

@@ -19,6 +19,7 @@
 #include "bench/measure.h"
 #include "bench/redis/memory_redis.h"
 #include "bench/redis/plain_redis.h"
+#include "bench/redis/redis_rows.h"
 #include "bench/report.h"
 #include "bench/scenario.h"
 #include "testing/fakes/stamped_row.h"
@@ -31,31 +32,15 @@ constexpr char kStandaloneVariable[] = "HPS_BENCH_REDIS";
 constexpr char kClusterVariable[] = "HPS_BENCH_REDIS_CLUSTER";
 // Not empty: the scenario may end a server of the cluster.
 constexpr char kEndVariable[] = "HPS_BENCH_REDIS_END";
-constexpr size_t kInsertBatch = 4096;
-constexpr uint64_t kTable = 1;
-
-struct Sizes {
-  size_t rows = 0;
-  size_t keys_per_round = 0;
-  size_t rounds = 0;
-};
-
-Sizes SizesFor(const Options& options) {
-  if (options.quick) return {.rows = 4096, .keys_per_round = 16'384, .rounds = 1};
-  return {.rows = 100'000, .keys_per_round = 131'072, .rounds = 5};
-}
-
-// Keys that are no small numbers, as real ones are hashes.
-Key KeyOf(size_t row) { return static_cast<Key>(row * 0x9e3779b97f4a7c15); }
 
 // Rows of one width, a table of level 2 for them, and plain Redis, all on the same servers.
 class World {
  public:
   static absl::StatusOr<std::unique_ptr<World>> Create(const std::vector<std::string>& nodes,
                                                        bool cluster, uint32_t dim,
-                                                       const Sizes& sizes);
+                                                       const RedisSizes& sizes);
 
-  const Sizes& sizes() const { return sizes_; }
+  const RedisSizes& sizes() const { return sizes_; }
   bool is_cluster() const { return cluster_; }
   uint32_t dim() const { return static_cast<uint32_t>(row_bytes_ / 4); }
   PlainRedis& plain() { return *plain_; }
@@ -75,14 +60,14 @@ class World {
   absl::Status CheckRows(std::span<const Key> keys, const HostRows& rows) const;
 
  private:
-  World(size_t row_bytes, const Sizes& sizes, bool cluster)
+  World(size_t row_bytes, const RedisSizes& sizes, bool cluster)
       : row_bytes_(row_bytes), sizes_(sizes), cluster_(cluster) {}
   HostRows RowsOf(size_t begin, size_t count);
   absl::Status InBatches(
       const std::function<absl::Status(std::span<const Key>, const HostRows&)>& call);
 
   const size_t row_bytes_;
-  const Sizes sizes_;
+  const RedisSizes sizes_;
   const bool cluster_;
   std::vector<Key> keys_;
   std::vector<std::byte> rows_;
@@ -96,7 +81,7 @@ class World {
 
 absl::StatusOr<std::unique_ptr<World>> World::Create(const std::vector<std::string>& nodes,
                                                      bool cluster, uint32_t dim,
-                                                     const Sizes& sizes) {
+                                                     const RedisSizes& sizes) {
   const size_t row_bytes = size_t{dim} * 4;
   std::unique_ptr<World> world(new World(row_bytes, sizes, cluster));
   HPS_ASSIGN_OR_RETURN(world->plain_, PlainRedis::Connect(nodes, cluster));
@@ -108,13 +93,10 @@ absl::StatusOr<std::unique_ptr<World>> World::Create(const std::vector<std::stri
   world->keys_.resize(sizes.rows);
   world->rows_.resize(sizes.rows * row_bytes);
   for (size_t i = 0; i < sizes.rows; ++i) {
-    world->keys_[i] = KeyOf(i);
-    StampedRow::Write(kTable, world->keys_[i], 0, {&world->rows_[i * row_bytes], row_bytes});
+    world->keys_[i] = RedisKeyOf(i);
+    StampedRow::Write(kRedisTable, world->keys_[i], 0, {&world->rows_[i * row_bytes], row_bytes});
   }
-  // Nothing is bypassed because the machine is busy.
-  const RedisConfig config = {
-      .nodes = nodes, .cluster = cluster, .timeout = std::chrono::seconds(30)};
-  HPS_ASSIGN_OR_RETURN(RedisTier redis, MakeRedisTier(config));
+  HPS_ASSIGN_OR_RETURN(RedisTier redis, MakeRedisTier(RedisConfigFor(nodes, cluster)));
   world->tier_ = std::move(redis.tier);
   TableSpec spec;
   spec.name = "bench/table";
@@ -138,8 +120,8 @@ HostRows World::Out(size_t count) {
 
 absl::Status World::InBatches(
     const std::function<absl::Status(std::span<const Key>, const HostRows&)>& call) {
-  for (size_t begin = 0; begin < keys_.size(); begin += kInsertBatch) {
-    const size_t count = std::min(kInsertBatch, keys_.size() - begin);
+  for (size_t begin = 0; begin < keys_.size(); begin += kRedisInsertBatch) {
+    const size_t count = std::min(kRedisInsertBatch, keys_.size() - begin);
     HPS_RETURN_IF_ERROR(call(std::span(keys_).subspan(begin, count), RowsOf(begin, count)));
   }
   return absl::OkStatus();
@@ -191,7 +173,7 @@ absl::StatusOr<size_t> World::FetchSome(std::span<const Key> keys) {
 
 absl::Status World::CheckRows(std::span<const Key> keys, const HostRows& rows) const {
   for (size_t i = 0; i < keys.size(); ++i) {
-    if (!StampedRow::Matches(kTable, keys[i], 0, {rows.row(i), row_bytes_}))
+    if (!StampedRow::Matches(kRedisTable, keys[i], 0, {rows.row(i), row_bytes_}))
       return absl::DataLossError("bench redis: a wrong row");
   }
   return absl::OkStatus();
@@ -293,7 +275,7 @@ absl::Status MeasureInsert(World& world, std::vector<Result>& results) {
   }
   Result insert = MakeResult("insert", "rows/s", Median(ours), Median(plain));
   insert.params = ParamsOf(world);
-  insert.params["batch"] = absl::StrCat(kInsertBatch);
+  insert.params["batch"] = absl::StrCat(kRedisInsertBatch);
   insert.target = ">= 0.8";
   insert.runs = world.sizes().rounds;
   results.push_back(std::move(insert));
@@ -308,9 +290,9 @@ absl::Status MeasureInsert(World& world, std::vector<Result>& results) {
 // The keys whose server has ended. After it, that server's circuit breaker is open.
 absl::StatusOr<std::unordered_set<Key>> LostKeys(World& world) {
   std::unordered_set<Key> lost;
-  for (size_t begin = 0; begin < world.keys().size(); begin += kInsertBatch) {
-    const auto keys =
-        std::span(world.keys()).subspan(begin, std::min(kInsertBatch, world.keys().size() - begin));
+  for (size_t begin = 0; begin < world.keys().size(); begin += kRedisInsertBatch) {
+    const auto keys = std::span(world.keys())
+                          .subspan(begin, std::min(kRedisInsertBatch, world.keys().size() - begin));
     HPS_RETURN_IF_ERROR(world.FetchSome(keys).status());
     for (size_t i = 0; i < keys.size(); ++i)
       if (!world.IsHit(i)) lost.insert(keys[i]);
@@ -364,8 +346,10 @@ absl::Status MeasureDeadServers(const std::vector<std::string>& nodes, const Opt
     return absl::OkStatus();
   }
   constexpr uint32_t kDim = 32;
-  HPS_ASSIGN_OR_RETURN(const auto whole, World::Create(nodes, true, kDim, SizesFor(options)));
-  HPS_ASSIGN_OR_RETURN(const auto spared, World::Create(nodes, true, kDim, SizesFor(options)));
+  HPS_ASSIGN_OR_RETURN(const auto whole,
+                       World::Create(nodes, true, kDim, RedisSizesFor(options.quick)));
+  HPS_ASSIGN_OR_RETURN(const auto spared,
+                       World::Create(nodes, true, kDim, RedisSizesFor(options.quick)));
   HPS_RETURN_IF_ERROR(whole->InsertAll());
   HPS_RETURN_IF_ERROR(spared->InsertAll());
   whole->plain().EndFirstServer();
@@ -390,13 +374,14 @@ absl::Status MeasureServers(const char* variable, bool cluster, const Options& o
   }
   const std::vector<std::string> nodes = absl::StrSplit(given, ',');
   for (const uint32_t dim : {32U, 128U}) {
-    HPS_ASSIGN_OR_RETURN(const auto world, World::Create(nodes, cluster, dim, SizesFor(options)));
+    HPS_ASSIGN_OR_RETURN(const auto world,
+                         World::Create(nodes, cluster, dim, RedisSizesFor(options.quick)));
     HPS_RETURN_IF_ERROR(MeasureInsert(*world, results));
     HPS_RETURN_IF_ERROR(world->SetAll());  // beside the rows of level 2
     for (const size_t batch : {128, 1024, 16'384})
       HPS_RETURN_IF_ERROR(MeasureFetch(*world, batch, results));
     HPS_RETURN_IF_ERROR(world->plain().RemoveAll());
-    HPS_RETURN_IF_ERROR(MeasureMemoryRedis(nodes, cluster, dim, options.quick, results));
+    HPS_RETURN_IF_ERROR(MeasureMemoryRedis(nodes, cluster, dim, world->sizes(), results));
     HPS_RETURN_IF_ERROR(world->plain().RemoveAll());
   }
   return cluster ? MeasureDeadServers(nodes, options, results) : absl::OkStatus();

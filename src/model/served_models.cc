@@ -305,7 +305,8 @@ absl::StatusOr<std::unique_ptr<DurableTable>> ServedModels::OpenIncarnation(
       absl::StrCat("table '", table, "' was imported again while it was being opened")));
 }
 
-// A table with an import id is shared if the part can be. REQUIRES: nobody writes the table.
+// Opens the table's rows in one part. Nodes share those of a table with an import id, where the
+// part is Redis. REQUIRES: nobody writes the table.
 absl::StatusOr<L2Part::Opened> ServedModels::OpenL2Part(const L2PartTier& part,
                                                         const TableBuild& table) const {
   const TableInfo info = table.l3->Info();

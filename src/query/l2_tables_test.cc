@@ -141,8 +141,8 @@ TEST_F(L2TablesTest, ACallThatFindsNoMemoryFailsForAllItsTables) {
   for (const WorldTable& table : tables_) EXPECT_TRUE(table.served->l2()[0].breaker().is_open());
 }
 
-// Tables with a part before the one that can block, and one without: what is lacking then is asked
-// for together.
+// Two tables have a part before the one that can block, and one has not. Keys that the first parts
+// lack are asked for in one call.
 TEST_F(L2TablesTest, WhatFirstPartsLackIsOneCall) {
   keys_ = {1, 2, 3};
   std::vector<const WorldTable*> served;

@@ -313,8 +313,8 @@ void LookupSessionImpl::TakeNextPiece() {
   for (TableLookup& table : piece_->tables) ListAskedParts(table);
 }
 
-// Asks the first part of L2, if it can't block, for every position, and lists what is not answered
-// then, each key once.
+// Asks the first part of L2, if it can't block, for every position. Then lists the keys that it has
+// not answered, each once.
 void LookupSessionImpl::FetchDirectly(TableLookup& table) {
   bool asked = false;
   for (QueryLookup* query = table.first_query; query != nullptr; query = query->next_of_table) {

@@ -59,8 +59,8 @@ class L2Part {
   CircuitBreaker& breaker() { return breaker_; }
   const CircuitBreaker& breaker() const { return breaker_; }
 
-  // Whether a fetch that begins now may ask it. An open breaker lets single fetches through, so
-  // whoever gets true has to ask.
+  // Whether a fetch that begins now may ask the part. While the breaker is open, this is true for
+  // one fetch a second only, which must then ask the part.
   bool Admits(TimePoint now) { return !health_.quarantined() && breaker_.Admits(now); }
   // Whether it is to get rows that were found below it.
   bool TakesRows() const { return !health_.quarantined() && !breaker_.is_open(); }

@@ -170,7 +170,7 @@ void FetchJob::AskAgain(L2Part& part) {
   const absl::Status fetched = Ask(part.table(), batch);
   if (!fetched.ok()) {
     NoteL2Failure(part, fetched.code());
-    AnswerMisses();  // rows may have been overwritten: what was found below is lost
+    AnswerMisses();  // the part may have overwritten rows that were found below it
     return;
   }
   for (size_t i = 0; i < key_count_; ++i) {
