@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -64,6 +65,15 @@ class LoadedModel {
       const SessionOptions& options) = 0;
 };
 
+// A device with a level 1.
+struct LookupDevice {
+  int number = 0;
+  // Bytes of its memory that predictions may take for the rows of their batches, over all models
+  // and lookup slots: half of what level 1 left when the store was opened. UINT64_MAX: the device
+  // does not say how much it has.
+  uint64_t prediction_row_bytes_max = UINT64_MAX;
+};
+
 class ModelManager {
  public:
   virtual ~ModelManager() = default;
@@ -101,6 +111,14 @@ class ModelManager {
   // Errors: those of Store::NewSession; UNAVAILABLE if the model is not loaded.
   virtual absl::StatusOr<std::unique_ptr<LoadedModel>> Open(const std::string& model) = 0;
 
+  // Calls `on_switch` after each switch of the model (a load, an import, a drop, an unload), on the
+  // thread that switches it and before that call returns; its error is then one of that call's, as
+  // if the model had not switched. It may also be called when the model has not changed. It may use
+  // this manager, but not switch a model. The returned handle ends that when it is destroyed, which
+  // waits for a running call.
+  virtual std::shared_ptr<void> Follow(const std::string& model,
+                                       std::function<absl::Status()> on_switch) = 0;
+
   // The dense network that was imported with a model, if there is one; the model need not be
   // loaded. Reads all its bytes. Errors: DATA_LOSS (it is damaged).
   virtual absl::StatusOr<std::optional<ModelNetwork>> ImportedNetwork(
@@ -116,13 +134,8 @@ class ModelManager {
   // Ends running preloads and disables later ones, so that a process can exit quickly.
   virtual void StopPreloading() = 0;
 
-  // Device numbers that sessions may use; empty = host only.
-  virtual std::vector<int> devices() const = 0;
-
-  // Bytes of a device's memory that predictions may take for the rows of their batches, over all
-  // models and lookup slots: half of what level 1 left when the store was opened. UINT64_MAX: the
-  // device does not say how much it has.
-  virtual uint64_t prediction_row_bytes_max(int device) const = 0;
+  // That sessions may use; empty = host only.
+  virtual std::vector<LookupDevice> devices() const = 0;
 };
 
 }  // namespace hps

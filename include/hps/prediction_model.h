@@ -79,9 +79,11 @@ struct PredictRequest {
   std::optional<std::chrono::nanoseconds> timeout{};
 };
 
-// Follows its model: each call answers from the version that is loaded then. The first call after a
-// switch compiles the new network, which can take seconds, and the others wait for it. Until then
-// the handle keeps the version of its last call in memory.
+// Follows its model: each call answers from the version that is loaded then. A switch of the model
+// (ModelManager::Load, Store::Import, ...) makes the new version ready before it returns: it
+// compiles the network, which can take seconds, while calls are answered from the former version.
+// If that fails, the switch returns why, and calls go on with the former version. An unloaded or
+// dropped model has none.
 //
 // Thread-safe. At most [server] lookups calls (0 = one per core) run at a time, each with buffers
 // of its own; further calls wait. They share the network's weights and the store's caches. The
@@ -106,8 +108,8 @@ class PredictionModel {
   // INVALID_ARGUMENT (missing or repeated tensors, datatypes, shapes, batches that differ, offsets
   // that go back, numbers that are NaN), OUT_OF_RANGE (too many keys, or too large an answer),
   // DEADLINE_EXCEEDED (no free instance within the timeout; late rows), UNAVAILABLE (the model was
-  // unloaded), RESOURCE_EXHAUSTED (no memory), INTERNAL (the engine failed); after a switch those
-  // of Open.
+  // unloaded), RESOURCE_EXHAUSTED (no memory), INTERNAL (the engine failed); those of
+  // ModelManager::Open (the model is not loaded any more).
   virtual absl::StatusOr<std::vector<ModelOutput>> Predict(const PredictRequest& request) = 0;
 };
 

@@ -20,8 +20,9 @@ _DTYPES = {"FP32": np.float32, "UINT8": np.uint8}  # of outputs
 class Model:
     """Predictions of one model of a store. Made by `Store.model`; any thread may call it.
 
-    It follows the model: each call answers from the version that is loaded then. The first call
-    after a switch compiles the new network, and other calls wait for it. At most [server] lookups
+    It follows the model: each call answers from the version that is loaded then. A switch
+    (`Store.load`, an import) compiles the new network before it returns, and calls are answered
+    from the former version meanwhile. At most [server] lookups
     calls (default: one per core) run at a time; further calls wait.
     """
 

@@ -6,10 +6,12 @@
 // size a user decides, are checked where they are made.
 #pragma once
 
+#include <exception>
 #include <new>
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 
 namespace hps {
 
@@ -19,6 +21,18 @@ inline absl::Status OutOfMemory(std::string_view what) noexcept {
     return absl::ResourceExhaustedError(absl::string_view(what.data(), what.size()));
   } catch (const std::bad_alloc&) {
     return {absl::StatusCode::kResourceExhausted, absl::string_view()};
+  }
+}
+
+// The status of a step of a request; what it throws becomes RESOURCE_EXHAUSTED or INTERNAL.
+template <typename Step>
+absl::Status Try(Step step) {
+  try {
+    return step();
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory("out of memory; try again later");
+  } catch (const std::exception& error) {
+    return absl::InternalError(absl::StrCat("unexpected: ", error.what()));
   }
 }
 

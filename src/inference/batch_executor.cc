@@ -98,17 +98,17 @@ BatchExecutor::BatchExecutor(const Options& options)
 }
 
 absl::Status BatchExecutor::LookUp(ModelVersion& version, Plans plans, const LookupLimits& limits) {
-  HPS_ASSIGN_OR_RETURN(LookupSession * session, version.session(options_.slot));
+  LookupSession& session = version.session(options_.slot);
   counts_ = {};
   deadline_ = limits.deadline;
-  const OnDevice on_device = LookUpOnDevice(version, *session, plans, limits);
+  const OnDevice on_device = LookUpOnDevice(version, session, plans, limits);
   if (on_device == OnDevice::kDone) return absl::OkStatus();
   rows_ = RowsPlace::kHost;
   LookupLimits on_host = limits;
   // A device that hangs may have taken all of the time: the levels below have the rows.
   if (on_device == OnDevice::kFailed)
     on_host.deadline = std::max(limits.deadline, options_.clock->Now() + kSecondLookupMin);
-  return LookUpOnHost(*session, plans, on_host);
+  return LookUpOnHost(session, plans, on_host);
 }
 
 Duration BatchExecutor::TimeUntil(Deadline deadline) const {
@@ -119,13 +119,13 @@ Duration BatchExecutor::TimeUntil(Deadline deadline) const {
 BatchExecutor::OnDevice BatchExecutor::LookUpOnDevice(ModelVersion& version, LookupSession& session,
                                                       Plans plans, const LookupLimits& limits) {
   if (plans.empty() || !DeviceLookup::Takes(plans)) return OnDevice::kNotTried;
-  const auto network = version.prediction_session(options_.slot);
-  RowRoom* const room = network.ok() ? (*network)->row_room() : nullptr;
+  PredictionSession& network = version.prediction_session(options_.slot);
+  RowRoom* const room = network.row_room();
   if (room == nullptr || !device_.Admits(options_.clock->Now())) return OnDevice::kNotTried;
   rows_ = RowsPlace::kDevice;
   const absl::Status looked_up =
-      IsForParts(**network, plans)
-          ? LookUpInParts(version, session, **network, *plans.front(), limits)
+      IsForParts(network, plans)
+          ? LookUpInParts(version, session, network, *plans.front(), limits)
           : device_lookup_.Run(session, *room, plans,
                                {.timeout = TimeUntil(limits.deadline), .cancel = limits.cancel},
                                counts_);
@@ -307,7 +307,7 @@ void BatchExecutor::PlaceRows(Plans plans) {
 }
 
 absl::Status BatchExecutor::Predict(ModelVersion& version, Plans plans) {
-  HPS_ASSIGN_OR_RETURN(PredictionSession * session, version.prediction_session(options_.slot));
+  PredictionSession& session = version.prediction_session(options_.slot);
   const NetworkSignature& signature = version.predictor()->signature();
   const auto bind = [&] {
     predictions_.clear();
@@ -319,15 +319,15 @@ absl::Status BatchExecutor::Predict(ModelVersion& version, Plans plans) {
   if (rows_ == RowsPlace::kDevice || rows_ == RowsPlace::kInParts) {
     bind();
     const absl::Status ran = rows_ == RowsPlace::kInParts
-                                 ? session->EndParts(plans.front()->prediction)
-                                 : session->RunFromRows(predictions_);
+                                 ? session.EndParts(plans.front()->prediction)
+                                 : session.RunFromRows(predictions_);
     if (ran.ok()) return ran;
     NoteDeviceFailure(ran);
     rows_ = RowsPlace::kLost;
   }
   if (rows_ == RowsPlace::kLost) HPS_RETURN_IF_ERROR(LookUpAgain(version, plans));
   bind();
-  absl::Status ran = session->Run(predictions_);
+  absl::Status ran = session.Run(predictions_);
   if (absl::IsInvalidArgument(ran) && plans.size() == 1)
     ran = ShapesError(version, plans.front()->prediction, ran);
   return ran;
@@ -337,13 +337,12 @@ absl::Status BatchExecutor::Predict(ModelVersion& version, Plans plans) {
 // is an error if more of them are missing than before: an answer must not have default rows that
 // are not counted.
 absl::Status BatchExecutor::LookUpAgain(ModelVersion& version, Plans plans) {
-  HPS_ASSIGN_OR_RETURN(LookupSession * session, version.session(options_.slot));
   std::vector<size_t> before;
   for (const ExecutionPlan* plan : plans) before.push_back(plan->degraded_count);
   const Deadline at_least = options_.clock->Now() + kSecondLookupMin;
   const LookupCounts counted = counts_;  // each key once, whoever looks at them after Predict
-  const absl::Status looked_up =
-      LookUpOnHost(*session, plans, {.deadline = std::max(deadline_, at_least)});
+  const absl::Status looked_up = LookUpOnHost(version.session(options_.slot), plans,
+                                              {.deadline = std::max(deadline_, at_least)});
   counts_ = counted;
   HPS_RETURN_IF_ERROR(looked_up);
   bool are_all_there = true;

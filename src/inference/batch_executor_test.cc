@@ -190,7 +190,7 @@ TEST_F(BatchExecutorTest, ShapesThatTheNetworkDoesNotTakeAreNamedByTheirInput) {
                       (*model)->tables(), {});
   if (absl::IsUnimplemented(predictor.status())) GTEST_SKIP() << "no engine in this build";
   ASSERT_TRUE(predictor.ok()) << predictor.status();
-  version_ = ModelVersion::Make(*std::move(model), {.keys_max = kKeysMax}, *std::move(predictor));
+  version_ = *ModelVersion::Make(*std::move(model), {.keys_max = kKeysMax}, *std::move(predictor));
   const std::vector<Key> keys = {1, 2, 3, 4, 5, 6};
   Asked good, bad;
   AddTensor(good, "a", Datatype::kInt64, 2, std::as_bytes(std::span(keys)));

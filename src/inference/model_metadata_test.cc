@@ -22,7 +22,7 @@ std::vector<std::string> NamesOf(const std::vector<TensorMetadata>& tensors) {
 
 ModelMetadata Describe(std::vector<TableSpec> tables) {
   return DescribeModel("m",
-                       *ModelVersion::Make(std::make_unique<PlannedModel>(std::move(tables)), {}));
+                       **ModelVersion::Make(std::make_unique<PlannedModel>(std::move(tables)), {}));
 }
 
 TEST(ModelMetadataTest, TellsBothConventionsOfALookup) {

@@ -15,14 +15,28 @@ size_t LookupKeysMax(const Config& config, const ModelManager& models) {
                                   : std::min<uint64_t>(keys_max, config.l1.call_keys_max);
 }
 
+ModelVersion::Options ModelVersion::OptionsFor(const Config& config, const ModelManager& models,
+                                               size_t slot_count) {
+  Options options{.slot_count = slot_count,
+                  .keys_max = LookupKeysMax(config, models),
+                  .device_keys_max = config.l1.call_keys_max,
+                  .networks_on_devices = config.server.dense_device == DenseDevice::kAuto,
+                  .dense_math = config.server.dense_math};
+  std::map<int, uint64_t> row_bytes_max;
+  for (const LookupDevice& device : models.devices()) {
+    options.devices.push_back(device.number);
+    row_bytes_max[device.number] = device.prediction_row_bytes_max;
+  }
+  options.row_bytes_max = [row_bytes_max](int device) { return row_bytes_max.at(device); };
+  return options;
+}
+
 ModelVersion::ModelVersion(std::unique_ptr<LoadedModel> model, const Options& options,
                            std::unique_ptr<Predictor> predictor)
     : options_(options),
       model_(std::move(model)),
       number_text_(std::to_string(model_->version())),
-      predictor_(std::move(predictor)),
-      sessions_(options.slot_count),
-      prediction_sessions_(options.slot_count) {
+      predictor_(std::move(predictor)) {
   for (const TableSpec& spec : model_->tables()) {
     const std::string name = spec.name.substr(spec.name.find('/') + 1);
     index_by_name_.emplace(name, static_cast<uint32_t>(tables_.size()));
@@ -31,14 +45,21 @@ ModelVersion::ModelVersion(std::unique_ptr<LoadedModel> model, const Options& op
   }
 }
 
-ModelVersionRef ModelVersion::Make(std::unique_ptr<LoadedModel> model, const Options& options,
-                                   std::unique_ptr<Predictor> predictor) {
-  return ModelVersionRef(new ModelVersion(std::move(model), options, std::move(predictor)));
+absl::StatusOr<ModelVersionRef> ModelVersion::Make(std::unique_ptr<LoadedModel> model,
+                                                   const Options& options,
+                                                   std::unique_ptr<Predictor> predictor) {
+  ModelVersionRef version(new ModelVersion(std::move(model), options, std::move(predictor)));
+  HPS_RETURN_IF_ERROR(version->MakeSessions());
+  return version;
 }
 
 absl::StatusOr<ModelVersionRef> ModelVersion::Open(ModelManager& manager, const std::string& model,
                                                    const Options& options) {
   HPS_ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> opened, manager.Open(model));
+  const auto about_model = [&model](const absl::Status& status) {
+    return Public(
+        absl::Status(status.code(), absl::StrCat("model '", model, "': ", status.message())));
+  };
   std::unique_ptr<Predictor> predictor;
   if (const std::shared_ptr<const ModelNetwork> network = opened->network(); network != nullptr) {
     absl::StatusOr<std::unique_ptr<Predictor>> made = Predictor::Make(
@@ -46,16 +67,14 @@ absl::StatusOr<ModelVersionRef> ModelVersion::Open(ModelManager& manager, const 
         {.model = model,
          .sessions = static_cast<uint32_t>(options.slot_count),
          .devices = options.networks_on_devices ? options.devices : std::vector<int>(),
-         .row_bytes_max =
-             [&manager](int device) { return manager.prediction_row_bytes_max(device); },
+         .row_bytes_max = options.row_bytes_max,
          .math = options.dense_math});
-    if (!made.ok()) {
-      return Public(absl::Status(made.status().code(),
-                                 absl::StrCat("model '", model, "': ", made.status().message())));
-    }
+    if (!made.ok()) return about_model(made.status());
     predictor = *std::move(made);
   }
-  return Make(std::move(opened), options, std::move(predictor));
+  absl::StatusOr<ModelVersionRef> made = Make(std::move(opened), options, std::move(predictor));
+  if (!made.ok()) return about_model(made.status());
+  return made;
 }
 
 std::optional<uint32_t> ModelVersion::IndexOfTable(std::string_view name) const {
@@ -68,27 +87,24 @@ int ModelVersion::DeviceOf(size_t slot) const {
   return options_.devices.empty() ? -1 : options_.devices[slot % options_.devices.size()];
 }
 
-absl::StatusOr<LookupSession*> ModelVersion::session(size_t slot) {
-  std::unique_ptr<LookupSession>& session = sessions_[slot];
-  if (session == nullptr) {
+absl::Status ModelVersion::MakeSessions() {
+  for (size_t slot = 0; slot < options_.slot_count; ++slot) {
     const int device = DeviceOf(slot);
     const bool predicts_there = predictor_ != nullptr && device >= 0;
     HPS_ASSIGN_OR_RETURN(
-        session, model_->NewSession({.device = device,
-                                     .output_dtype = Dtype::kFloat32,
-                                     .keys_max = predicts_there ? std::max(options_.keys_max,
-                                                                           options_.device_keys_max)
-                                                                : options_.keys_max}));
+        std::unique_ptr<LookupSession> session,
+        model_->NewSession({.device = device,
+                            .output_dtype = Dtype::kFloat32,
+                            .keys_max = predicts_there
+                                            ? std::max(options_.keys_max, options_.device_keys_max)
+                                            : options_.keys_max}));
+    sessions_.push_back(std::move(session));
+    if (predictor_ == nullptr) continue;
+    HPS_ASSIGN_OR_RETURN(std::unique_ptr<PredictionSession> network,
+                         predictor_->NewSession(device));
+    prediction_sessions_.push_back(std::move(network));
   }
-  return session.get();
-}
-
-absl::StatusOr<PredictionSession*> ModelVersion::prediction_session(size_t slot) {
-  std::unique_ptr<PredictionSession>& session = prediction_sessions_[slot];
-  if (session == nullptr) {
-    HPS_ASSIGN_OR_RETURN(session, predictor_->NewSession(DeviceOf(slot)));
-  }
-  return session.get();
+  return absl::OkStatus();
 }
 
 ModelVersionRef& ModelVersionRef::operator=(ModelVersionRef&& other) noexcept {

@@ -1,5 +1,6 @@
 // A model as of one switch, as requests are answered from it: its tables by name, its network, and
-// sessions for each lookup slot.
+// sessions for each lookup slot. All of them are made with it, on the thread of the load: no
+// request compiles a network, or makes buffers on a device.
 //
 // Requests hold a ModelVersionRef from their plan until their answer is there; the object that
 // serves the model holds one while the version is the newest. With the last use the version ends,
@@ -11,6 +12,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -44,22 +46,29 @@ class ModelVersion {
     size_t device_keys_max = 0;  // of one whose rows stay on a device, if that is more
     bool networks_on_devices = true;
     DenseMath dense_math = DenseMath::kFloat32;  // there
+    // LookupDevice::prediction_row_bytes_max by device; null: devices do not say.
+    std::function<uint64_t(int device)> row_bytes_max{};
   };
+  // As the configuration says, on the devices of the store.
+  static Options OptionsFor(const Config& config, const ModelManager& models, size_t slot_count);
+
   struct Table {
     std::string name;  // without the model's
     size_t row_bytes = 0;
     uint32_t dim = 0;
   };
 
-  // The first use of a new version: the model's tables as they are loaded now, and its network,
-  // compiled. `devices` and `keys_max` go to its sessions. Errors: those of ModelManager::Open and
-  // of Predictor::Make, which name the model.
+  // The first use of a new version: the model's tables as they are loaded now, its network,
+  // compiled, and their sessions, ready. `devices` and `keys_max` go to these. Takes seconds.
+  // Errors: those of ModelManager::Open; those of Predictor::Make, Predictor::NewSession and
+  // LoadedModel::NewSession, which name the model.
   static absl::StatusOr<ModelVersionRef> Open(ModelManager& manager, const std::string& model,
                                               const Options& options);
   // The same of parts.
   // `predictor`: the model's dense network; null: it has none.
-  static ModelVersionRef Make(std::unique_ptr<LoadedModel> model, const Options& options,
-                              std::unique_ptr<Predictor> predictor = nullptr);
+  static absl::StatusOr<ModelVersionRef> Make(std::unique_ptr<LoadedModel> model,
+                                              const Options& options,
+                                              std::unique_ptr<Predictor> predictor = nullptr);
 
   ModelVersion(const ModelVersion&) = delete;
   ModelVersion& operator=(const ModelVersion&) = delete;
@@ -76,15 +85,13 @@ class ModelVersion {
   // Index into tables() of the table with this name (without the model's), if there is one.
   std::optional<uint32_t> IndexOfTable(std::string_view name) const;
 
-  // The session of a slot, made on its first use. Output rows are float32. Errors: those of
-  // LoadedModel::NewSession.
-  absl::StatusOr<LookupSession*> session(size_t slot);
+  // The session of a slot. Output rows are float32.
+  LookupSession& session(size_t slot) { return *sessions_[slot]; }
 
   // Null: the model has no dense network.
   const Predictor* predictor() const { return predictor_.get(); }
   // As session, of the predictor, and on the device of that slot's lookups. REQUIRES: there is one.
-  // Errors: those of Predictor::NewSession.
-  absl::StatusOr<PredictionSession*> prediction_session(size_t slot);
+  PredictionSession& prediction_session(size_t slot) { return *prediction_sessions_[slot]; }
 
  private:
   friend class ModelVersionRef;
@@ -93,6 +100,7 @@ class ModelVersion {
 
   ModelVersion(std::unique_ptr<LoadedModel> model, const Options& options,
                std::unique_ptr<Predictor> predictor);
+  absl::Status MakeSessions();
 
   const Options options_;
   const std::unique_ptr<LoadedModel> model_;

@@ -240,8 +240,8 @@ TEST_F(NetworkPlacesTest, TheSlotsOfAVersionTakeTurnsOverTheDevices) {
   if (absl::IsUnimplemented(predictor.status())) GTEST_SKIP() << "no engine in this build";
   ASSERT_TRUE(predictor.ok()) << predictor.status();
   const ModelVersionRef version =
-      ModelVersion::Make(std::make_unique<PlannedModel>(tables),
-                         {.slot_count = 3, .devices = {0, 1}}, *std::move(predictor));
+      *ModelVersion::Make(std::make_unique<PlannedModel>(tables),
+                          {.slot_count = 3, .devices = {0, 1}}, *std::move(predictor));
   const float rows[] = {1, 2};
   for (size_t slot = 0; slot < 3; ++slot) {
     float score = -2;
@@ -251,9 +251,7 @@ TEST_F(NetworkPlacesTest, TheSlotsOfAVersionTakeTurnsOverTheDevices) {
     request.inputs[0].rows = rows;
     request.outputs[0] = std::as_writable_bytes(std::span(&score, 1)).data();
     const Prediction* const all[] = {&request};
-    const auto session = version->prediction_session(slot);
-    ASSERT_TRUE(session.ok()) << session.status();
-    ASSERT_TRUE((*session)->Run(all).ok());
+    ASSERT_TRUE(version->prediction_session(slot).Run(all).ok());
     EXPECT_EQ(score, static_cast<float>(slot % 2));
   }
   EXPECT_EQ(version->predictor()->runs().on_devices, 3U);

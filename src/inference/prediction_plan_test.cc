@@ -45,7 +45,7 @@ class PredictionPlanTest : public ::testing::Test {
         model->tables(), {});
     if (absl::IsUnimplemented(made.status())) GTEST_SKIP() << "no engine in this build";
     ASSERT_TRUE(made.ok()) << made.status();
-    version_ = ModelVersion::Make(std::move(model), {}, *std::move(made));
+    version_ = *ModelVersion::Make(std::move(model), {}, *std::move(made));
   }
 
   template <typename T>

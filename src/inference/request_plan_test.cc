@@ -28,7 +28,7 @@ class RequestPlanTest : public ::testing::Test {
   RequestPlanTest() { Use({{.name = "m/user", .dim = 4}, {.name = "m/item", .dim = 8}}); }
 
   void Use(std::vector<TableSpec> tables) {
-    version_ = ModelVersion::Make(std::make_unique<PlannedModel>(std::move(tables)), {});
+    version_ = *ModelVersion::Make(std::make_unique<PlannedModel>(std::move(tables)), {});
   }
   // An input of `bytes` zeros but for what `bytes_of` brings.
   void Add(std::string_view name, Datatype datatype, const std::vector<int64_t>& dims,

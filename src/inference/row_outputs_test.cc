@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 class RowOutputsTest : public ::testing::Test {
  protected:
   static ModelVersionRef Version(const std::string& third) {
-    return ModelVersion::Make(
+    return *ModelVersion::Make(
         std::make_unique<PlannedModel>(std::vector<TableSpec>{{.name = "m/user", .dim = 2},
                                                               {.name = "m/item", .dim = 4},
                                                               {.name = "m/" + third, .dim = 8}}),

@@ -148,8 +148,8 @@ class DeviceLookupFixture : public ::testing::TestWithParam<Place> {
         Predictor::Make(std::make_shared<const ModelNetwork>(network_), (*model)->tables(),
                         {.model = "m", .devices = devices, .make_on_device = make});
     EXPECT_TRUE(predictor.ok()) << predictor.status();
-    return ModelVersion::Make(*std::move(model), {.devices = devices, .keys_max = 4096},
-                              *std::move(predictor));
+    return *ModelVersion::Make(*std::move(model), {.devices = devices, .keys_max = 4096},
+                               *std::move(predictor));
   }
 
   // A request for scores, with its plan and its scores.

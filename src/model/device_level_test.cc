@@ -98,9 +98,10 @@ TEST_F(DeviceLevelTest, AnAutomaticBudgetIsForTheDevicesThatAreKept) {
   EXPECT_EQ(LookUp(*store, "t", {1}, 2).value, 1);
   EXPECT_FALSE(IsUp(*store, 1));
   // Half of what the level leaves is for the rows of predictions.
-  EXPECT_EQ(store->models().prediction_row_bytes_max(0), 200 * kMiB);
-  EXPECT_EQ(store->models().prediction_row_bytes_max(2), 450 * kMiB);
-  EXPECT_EQ(store->models().prediction_row_bytes_max(1), UINT64_MAX) << "it has no level 1";
+  const std::vector<LookupDevice> devices = store->models().devices();
+  ASSERT_EQ(devices.size(), 2U) << "one has no level 1";
+  EXPECT_EQ(devices[0].prediction_row_bytes_max, 200 * kMiB);
+  EXPECT_EQ(devices[1].prediction_row_bytes_max, 450 * kMiB);
 }
 
 // Catches: a server that divides its lookups also among devices that it does not use.

@@ -188,9 +188,13 @@ absl::StatusOr<std::unique_ptr<LookupSession>> StoreModelManager::NewSession(
   });
 }
 
-std::vector<int> StoreModelManager::devices() const {
-  std::vector<int> devices;
-  for (const DeviceCache* cache : parts_.l1->caches()) devices.push_back(cache->device());
+std::vector<LookupDevice> StoreModelManager::devices() const {
+  std::vector<LookupDevice> devices;
+  for (const DeviceCache* cache : parts_.l1->caches()) {
+    const uint64_t left = parts_.l1->BytesLeftOn(cache->device());
+    devices.push_back({.number = cache->device(),
+                       .prediction_row_bytes_max = left == UINT64_MAX ? left : left / 2});
+  }
   return devices;
 }
 

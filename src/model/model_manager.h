@@ -1,8 +1,10 @@
 // Store::models over the parts of an opened store.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hps/model_manager.h"
@@ -37,6 +39,10 @@ class StoreModelManager final : public ModelManager {
   absl::Status Load(const std::string& model) override;
   absl::Status Unload(const std::string& model, std::chrono::nanoseconds wait_max) override;
   absl::StatusOr<std::unique_ptr<LoadedModel>> Open(const std::string& model) override;
+  std::shared_ptr<void> Follow(const std::string& model,
+                               std::function<absl::Status()> on_switch) override {
+    return parts_.models->Follow(model, std::move(on_switch));
+  }
   absl::Status RefreshLevel1(const std::string& model, std::chrono::nanoseconds timeout) override;
   void StopPreloading() override {
     parts_.models->StopPreloading();
@@ -46,11 +52,7 @@ class StoreModelManager final : public ModelManager {
       const std::string& model) const override {
     return parts_.durable->Network(model);
   }
-  std::vector<int> devices() const override;
-  uint64_t prediction_row_bytes_max(int device) const override {
-    const uint64_t left = parts_.l1->BytesLeftOn(device);
-    return left == UINT64_MAX ? left : left / 2;
-  }
+  std::vector<LookupDevice> devices() const override;
 
   // As Store::NewSession.
   absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(const std::string& model,

@@ -22,6 +22,7 @@ namespace hps {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::Field;
 using ::testing::HasSubstr;
 
 constexpr size_t kRows = 1000;
@@ -164,7 +165,7 @@ TEST_F(ModelManagerTest, AServersStoreLoadsNothingByItself) {
   ASSERT_TRUE(store_->models().LoadAll().ok());
   EXPECT_EQ(InfoOf("a").condition, ModelCondition::kLoaded);
   EXPECT_EQ(*AskNow("a"), 1);
-  EXPECT_THAT(store_->models().devices(), ElementsAre(0));
+  EXPECT_THAT(store_->models().devices(), ElementsAre(Field(&LookupDevice::number, 0)));
 }
 
 // Catches: waiting for a model without tables.

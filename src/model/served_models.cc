@@ -43,12 +43,69 @@ absl::Status NoSuchModel(const std::string& model, const std::vector<std::string
 }  // namespace
 
 absl::StatusOr<ServedModels::ModelErrors> ServedModels::Switch(Missing missing) {
-  MutexLock change(change_mutex_);
-  return SwitchIn({.missing = missing});
+  ModelErrors errors;
+  {
+    MutexLock change(change_mutex_);
+    HPS_ASSIGN_OR_RETURN(errors, SwitchIn({.missing = missing}));
+  }
+  errors.merge(TellFollowers({}));
+  return errors;
 }
 
 absl::Status ServedModels::Load(const std::string& model) {
-  MutexLock change(change_mutex_);
+  {
+    MutexLock change(change_mutex_);
+    HPS_RETURN_IF_ERROR(LoadIn(model));
+  }
+  const ModelErrors errors = TellFollowers({.only = &model});
+  return errors.empty() ? absl::OkStatus() : errors.begin()->second;
+}
+
+absl::Status ServedModels::Unload(const std::string& model) {
+  {
+    MutexLock change(change_mutex_);
+    HPS_RETURN_IF_ERROR(UnloadIn(model));
+  }
+  TellFollowers({.only = &model});
+  return absl::OkStatus();
+}
+
+std::shared_ptr<void> ServedModels::Follow(const std::string& model,
+                                           std::function<absl::Status()> on_switch) {
+  const std::shared_ptr<Follower> follower(
+      new Follower{.model = model, .mutex = {}, .on_switch = std::move(on_switch)});
+  MutexLock lock(mutex_);
+  std::erase_if(followers_, [](const auto& other) { return other.expired(); });
+  followers_.push_back(follower);
+  return {follower.get(), [follower](void*) {
+            MutexLock calling(follower->mutex);
+            follower->on_switch = nullptr;
+          }};
+}
+
+// What they do may take seconds, as the compilation of a network, and another model can switch
+// meanwhile. A follower that is told of two switches at a time hears of the later one.
+ServedModels::ModelErrors ServedModels::TellFollowers(const Scope& scope) {
+  std::vector<std::shared_ptr<Follower>> followers;
+  {
+    MutexLock lock(mutex_);
+    for (const std::weak_ptr<Follower>& known : followers_) {
+      std::shared_ptr<Follower> follower = known.lock();
+      if (follower != nullptr && scope.Has(follower->model))
+        followers.push_back(std::move(follower));
+    }
+  }
+  ModelErrors errors;
+  for (const auto& follower : followers) {
+    MutexLock calling(follower->mutex);
+    if (follower->on_switch == nullptr) continue;
+    const absl::Status status = follower->on_switch();
+    if (!status.ok()) errors.emplace(follower->model, status);
+  }
+  return errors;
+}
+
+absl::Status ServedModels::LoadIn(const std::string& model) {
   HPS_ASSIGN_OR_RETURN(const std::vector<DesiredModel> desired, DesiredModels(Missing::kIgnored));
   std::vector<std::string> names;
   for (const DesiredModel& candidate : desired) names.push_back(candidate.model);
@@ -67,8 +124,7 @@ absl::Status ServedModels::Load(const std::string& model) {
   return errors.ok() ? errors->begin()->second : errors.status();
 }
 
-absl::Status ServedModels::Unload(const std::string& model) {
-  MutexLock change(change_mutex_);
+absl::Status ServedModels::UnloadIn(const std::string& model) {
   const std::vector<std::string> known = KnownModels(StoredModels());
   if (std::find(known.begin(), known.end(), model) == known.end()) return NoSuchModel(model, known);
   {

@@ -21,6 +21,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -84,6 +85,9 @@ class ServedModels {
   // Errors: NOT_FOUND, and those of DurableStore::Tables.
   absl::Status Unload(const std::string& model);
 
+  // As ModelManager::Follow.
+  std::shared_ptr<void> Follow(const std::string& model, std::function<absl::Status()> on_switch);
+
   std::vector<ModelInfo> List() const;
 
   // Pins the model's current snapshot. Errors: those of NewSession.
@@ -140,7 +144,16 @@ class ServedModels {
     bool Has(const std::string& model) const { return only == nullptr || *only == model; }
   };
 
+  struct Follower {
+    const std::string model;
+    Mutex mutex;                                                    // held while it is called
+    std::function<absl::Status()> on_switch HPS_GUARDED_BY(mutex);  // null: it follows no more
+  };
+
   absl::StatusOr<ModelErrors> SwitchIn(const Scope& scope) HPS_REQUIRES(change_mutex_);
+  absl::Status LoadIn(const std::string& model) HPS_REQUIRES(change_mutex_);
+  absl::Status UnloadIn(const std::string& model) HPS_REQUIRES(change_mutex_);
+  ModelErrors TellFollowers(const Scope& scope) HPS_EXCLUDES(change_mutex_);
   std::map<std::string, bool> StoredModels() const;
   std::vector<std::string> KnownModels(const std::map<std::string, bool>& stored) const;
   absl::StatusOr<LiveModel*> LoadedModel(const std::string& model);
@@ -185,6 +198,7 @@ class ServedModels {
   mutable Mutex mutex_;
   ModelErrors errors_ HPS_GUARDED_BY(mutex_);  // of each model's last switch
   std::set<std::string> unloaded_ HPS_GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<Follower>> followers_ HPS_GUARDED_BY(mutex_);
 };
 
 }  // namespace hps

@@ -375,6 +375,32 @@ TEST_F(ServedModelsTest, WhatHasNotChangedIsNotPublishedAgain) {
   EXPECT_EQ(executor_.posted, 3);
 }
 
+// Catches: a follower that is not told of an unload, or is told of another model's switch; one that
+// is called when its handle is gone; an error of it that nobody hears of.
+TEST_F(ServedModelsTest, AFollowerIsToldOfEachSwitchOfItsModel) {
+  store_.Put("a/t", 10);
+  store_.Put("b/t", 10);
+  int calls = 0;
+  absl::Status answer;
+  std::shared_ptr<void> handle = models_->Follow("a", [&] {
+    ++calls;
+    return answer;
+  });
+  EXPECT_TRUE(Switch().empty());
+  EXPECT_EQ(calls, 1);
+  EXPECT_TRUE(models_->Load("b").ok());
+  EXPECT_EQ(calls, 1);
+  EXPECT_TRUE(models_->Unload("a").ok());
+  EXPECT_EQ(calls, 2);
+  answer = absl::ResourceExhaustedError("planted");
+  EXPECT_EQ(models_->Load("a"), answer);
+  EXPECT_THAT(Switch(), ElementsAre(Pair("a", answer)));
+  EXPECT_TRUE(models_->Pin("a").ok()) << "its tables have switched nevertheless";
+  handle.reset();
+  EXPECT_TRUE(models_->Load("a").ok());
+  EXPECT_EQ(calls, 4);
+}
+
 TEST_F(ServedModelsTest, AnImportWhileTablesAreOpenedMakesOneModelBeginAnew) {
   store_.Put("a/t", 10);
   store_.Put("a/u", 10);

@@ -1,7 +1,6 @@
 #include "hps/prediction_model.h"
 
 #include <algorithm>
-#include <new>
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
@@ -9,9 +8,9 @@
 #include "base/mutex.h"
 #include "base/out_of_memory.h"
 #include "base/server_threads.h"
-#include "inference/batch_executor.h"
-#include "inference/execution_plan.h"
+#include "inference/batch_core.h"
 #include "inference/model_version.h"
+#include "inference/planned_request.h"
 #include "inference/request_plan.h"
 #include "inference/tensor.h"
 #include "inference/tensor_checks.h"
@@ -42,29 +41,26 @@ absl::Status ReadInput(const ModelInput& input, InputTensor& tensor) {
 class StorePredictionModel final : public PredictionModel {
  public:
   StorePredictionModel(Store& store, std::string name, const Config& config)
-      : store_(store),
+      : models_(store.models()),
         name_(std::move(name)),
-        options_{.slot_count = LookupSlots(config.server),
-                 .devices = store.models().devices(),
-                 .keys_max = LookupKeysMax(config, store.models()),
-                 .device_keys_max = config.l1.call_keys_max,
-                 .networks_on_devices = config.server.dense_device == DenseDevice::kAuto,
-                 .dense_math = config.server.dense_math},
+        options_(ModelVersion::OptionsFor(config, models_, LookupSlots(config.server))),
         timeout_(config.lookup.timeout),
-        late_answers_(config.server.late_answers),
         limits_{.response_bytes_max = config.server.response_bytes_max} {
-    for (size_t slot = 0; slot < options_.slot_count; ++slot) free_slots_.push_back(slot);
-    instances_.resize(options_.slot_count);
+    for (size_t slot = 0; slot < options_.slot_count; ++slot) {
+      free_slots_.push_back(slot);
+      instances_.push_back(
+          std::make_unique<Instance>(BatchCore::Options{.slot = slot,
+                                                        .keys_max = options_.keys_max,
+                                                        .late_answers = config.server.late_answers,
+                                                        .clock = &RealClock()}));
+    }
   }
 
-  // Opens the model's version where it is not the one that is loaded now.
-  absl::StatusOr<ModelVersionRef> Version() {
-    MutexLock lock(version_mutex_);
-    if (!version_ || !version_->is_current()) {
-      version_.Release();
-      HPS_ASSIGN_OR_RETURN(version_, ModelVersion::Open(store_.models(), name_, options_));
-    }
-    return version_.Share();
+  // Errors: those of PredictionModel::Open.
+  absl::Status Start() {
+    switches_ = models_.Follow(name_, [this] { return OnSwitch(); });
+    HPS_RETURN_IF_ERROR(OnSwitch());
+    return Version().status();
   }
 
   absl::StatusOr<std::vector<ModelOutput>> Predict(const PredictRequest& request) override {
@@ -72,33 +68,52 @@ class StorePredictionModel final : public PredictionModel {
     const Deadline deadline =
         RealClock().Now() + std::clamp(timeout, Duration::zero(), kTimeoutMax);
     HPS_ASSIGN_OR_RETURN(const size_t slot, TakeSlot(deadline));
-    absl::StatusOr<std::vector<ModelOutput>> outputs = std::vector<ModelOutput>();
-    try {
-      const bool may_wait = timeout > Duration::zero();
-      const absl::Status status =
-          PredictIn(slot, request, {.deadline = deadline, .may_wait = may_wait}, *outputs);
-      if (!status.ok()) outputs = status;
-    } catch (const std::bad_alloc&) {
-      outputs = OutOfMemory("out of memory; try again later");
-    }
+    Instance& instance = *instances_[slot];
+    instance.lookup_deadline = timeout > Duration::zero() ? deadline : Deadline::min();
+    std::vector<ModelOutput> outputs;
+    const absl::Status status = Try([&] { return PredictIn(instance, request, outputs); });
     ReturnSlot(slot);
+    if (!status.ok()) return status;
     return outputs;
   }
 
  private:
   // What a running call has to itself; kept for the next one.
-  struct Instance {
-    explicit Instance(const BatchExecutor::Options& options) : executor(options) {}
+  struct Instance final : PlannedRequest {
+    explicit Instance(const BatchCore::Options& options) : core(options) {}
+    void Finish(const absl::Status& ended) override { status = ended; }
 
-    BatchExecutor executor;
+    BatchCore core;
     TensorRequest request{};
-    std::vector<OutputTensor> outputs{};
-    ExecutionPlan plan{};
+    std::vector<OutputTensor> planned{};
+    absl::Status status{};
   };
-  struct Wait {
-    Deadline deadline;
-    bool may_wait;
-  };
+
+  // Answers from the model's newest version from now on. If that can't be made ready, the former
+  // one goes on; if the model is not loaded any more, there is none.
+  absl::Status OnSwitch() {
+    MutexLock opening(opening_mutex_);
+    if (const auto version = Version(); version.ok() && (*version)->is_current())
+      return absl::OkStatus();
+    if (const absl::Status gone = models_.Open(name_).status(); !gone.ok()) {
+      Publish(gone);
+      return absl::OkStatus();
+    }
+    HPS_ASSIGN_OR_RETURN(ModelVersionRef opened, ModelVersion::Open(models_, name_, options_));
+    Publish(std::move(opened));
+    return absl::OkStatus();
+  }
+
+  void Publish(absl::StatusOr<ModelVersionRef> version) {
+    MutexLock lock(version_mutex_);
+    std::swap(version_, version);  // the former one ends outside the lock
+  }
+
+  absl::StatusOr<ModelVersionRef> Version() {
+    MutexLock lock(version_mutex_);
+    if (!version_.ok()) return version_.status();
+    return version_->Share();
+  }
 
   absl::StatusOr<size_t> TakeSlot(Deadline deadline) {
     MutexLock lock(slots_mutex_);
@@ -119,22 +134,17 @@ class StorePredictionModel final : public PredictionModel {
     slot_returned_.NotifyOne();
   }
 
-  absl::Status PredictIn(size_t slot, const PredictRequest& request, const Wait& wait,
+  absl::Status PredictIn(Instance& instance, const PredictRequest& request,
                          std::vector<ModelOutput>& outputs) {
     HPS_ASSIGN_OR_RETURN(const ModelVersionRef version, Version());
-    if (instances_[slot] == nullptr) {
-      instances_[slot] = std::make_unique<Instance>(BatchExecutor::Options{
-          .slot = slot, .keys_max = options_.keys_max, .clock = &RealClock()});
-    }
-    Instance& instance = *instances_[slot];
     instance.request.inputs.clear();
     for (const ModelInput& input : request.inputs)
       HPS_RETURN_IF_ERROR(ReadInput(input, instance.request.inputs.emplace_back()));
     instance.request.output_names.assign(request.outputs.begin(), request.outputs.end());
     HPS_RETURN_IF_ERROR(
-        PlanRequest(*version, limits_, instance.request, instance.outputs, instance.plan));
-    outputs.reserve(instance.outputs.size());
-    for (OutputTensor& planned : instance.outputs) {
+        PlanRequest(*version, limits_, instance.request, instance.planned, instance.plan));
+    outputs.reserve(instance.planned.size());
+    for (OutputTensor& planned : instance.planned) {
       const std::span<const int64_t> dims = planned.shape.values();
       ModelOutput& output =
           outputs.emplace_back(ModelOutput{.name = std::string(planned.name),
@@ -143,32 +153,26 @@ class StorePredictionModel final : public PredictionModel {
                                            .bytes = std::vector<std::byte>(planned.byte_count)});
       planned.data = output.bytes.data();
     }
-    return Execute(instance, *version, wait);
+    RequestList<> requests;
+    requests.Push(&instance);
+    instance.core.Run(*version, requests, [](Duration, const LookupCounts&) {});
+    return instance.status;
   }
 
-  absl::Status Execute(Instance& instance, ModelVersion& version, const Wait& wait) const {
-    ExecutionPlan* const plan = &instance.plan;
-    HPS_RETURN_IF_ERROR(instance.executor.LookUp(version, {&plan, 1}, {.deadline = wait.deadline}));
-    const bool is_late = plan->degraded_count != 0 && RealClock().Now() >= wait.deadline;
-    if (is_late && wait.may_wait && late_answers_ == LateAnswers::kError)
-      return absl::DeadlineExceededError("the rows had not all come by the deadline");
-    if (plan->is_prediction) HPS_RETURN_IF_ERROR(instance.executor.Predict(version, {&plan, 1}));
-    plan->CopyJointOutputs();
-    return absl::OkStatus();
-  }
-
-  Store& store_;
+  ModelManager& models_;
   const std::string name_;
   const ModelVersion::Options options_;
   const Duration timeout_;
-  const LateAnswers late_answers_;
   const PlanLimits limits_;
-  Mutex version_mutex_;  // held while a version is opened
-  ModelVersionRef version_ HPS_GUARDED_BY(version_mutex_);
+  Mutex opening_mutex_;  // one version at a time; taken before version_mutex_
+  Mutex version_mutex_;
+  // Or why there is none.
+  absl::StatusOr<ModelVersionRef> version_ HPS_GUARDED_BY(version_mutex_);
   Mutex slots_mutex_;
   CondVar slot_returned_;
   std::vector<size_t> free_slots_ HPS_GUARDED_BY(slots_mutex_);
   std::vector<std::unique_ptr<Instance>> instances_;  // by slot; each is for who has the slot
+  std::shared_ptr<void> switches_;                    // ends first
 };
 
 }  // namespace
@@ -177,7 +181,7 @@ absl::StatusOr<std::unique_ptr<PredictionModel>> PredictionModel::Open(Store& st
                                                                        const std::string& name,
                                                                        const Config& config) {
   auto model = std::make_unique<StorePredictionModel>(store, name, config);
-  HPS_RETURN_IF_ERROR(model->Version().status());
+  HPS_RETURN_IF_ERROR(model->Start());
   return model;
 }
 

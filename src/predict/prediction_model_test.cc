@@ -30,6 +30,11 @@ class PredictionModelTest : public StoreFilesTest {
   }
 
   void Import(const TestModel& network) {
+    const absl::Status imported = TryImport(network);
+    ASSERT_TRUE(imported.ok()) << imported;
+  }
+
+  absl::Status TryImport(const TestModel& network) {
     const ImportRequest files = ModelFiles("m", {"user"}, kRows, 1, kWidth);
     WriteText(files.from + "/dense.onnx", network.Bytes());
     WriteText(files.from + "/model.toml",
@@ -37,11 +42,10 @@ class PredictionModelTest : public StoreFilesTest {
               "[[network.input]]\nname = \"x\"\ntable = \"user\"\n");
     if (store_ == nullptr) {
       auto opened = Store::Open(config_, OpenMode::kCreate);
-      ASSERT_TRUE(opened.ok()) << opened.status();
+      if (!opened.ok()) return opened.status();
       store_ = *std::move(opened);
     }
-    const auto report = store_->Import(files);
-    ASSERT_TRUE(report.ok()) << report.status();
+    return store_->Import(files).status();
   }
 
   void Open() {
@@ -104,23 +108,60 @@ TEST_F(PredictionModelTest, AnswersManyThreadsWithRaggedBags) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Catches: a handle that goes on with the network that it was opened with.
+// Catches: a handle that goes on with the network that it was opened with; calls that wait for a
+// new network, or for one that is refused.
 TEST_F(PredictionModelTest, FollowsItsModel) {
+  Import(LogisticModel());
+  if (store_ == nullptr) return;
+  const std::vector<Key> keys = {4};
+  const std::array inputs = {ModelInput::Keys("user", keys, {1})};
+  // Told of a switch before the handle is.
+  std::vector<std::string> meanwhile;
+  const auto earlier = store_->models().Follow("m", [&] {
+    const auto outputs = model_->Predict({.inputs = inputs});
+    meanwhile.push_back(outputs.ok() ? outputs->front().name : outputs.status().ToString());
+    return absl::OkStatus();
+  });
+  Open();
+  if (model_ == nullptr) return;
+  TestModel doubled = LogisticModel();
+  doubled.Node("Add", "twice", {"score", "score"});
+  doubled.graph().mutable_output(0)->set_name("twice");
+  Import(doubled);
+  EXPECT_THAT(meanwhile, ElementsAre("score"))
+      << "the former version goes on until the new is ready";
+  const auto outputs = model_->Predict({.inputs = inputs});
+  ASSERT_TRUE(outputs.ok()) << outputs.status();
+  EXPECT_EQ(outputs->front().name, "twice");
+  EXPECT_NEAR(outputs->front().floats()[0], 2 * Score(keys), 1e-6F);
+
+  TestModel wrong;  // a product of [batch, 2] and [3, 1], which only the engine finds out
+  wrong.Input("x", ::onnx::TensorProto::FLOAT, {-1, 2});
+  wrong.Floats("w", {3, 1}, {1, 2, 3});
+  wrong.Node("MatMul", "score", {"x", "w"});
+  wrong.Output("score", ::onnx::TensorProto::FLOAT, {-1, 1});
+  const absl::Status refused = TryImport(wrong);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("is imported, but is not served yet"));
+  const auto after = model_->Predict({.inputs = inputs});
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_EQ(after->front().name, "twice");
+
+  ASSERT_TRUE(store_->Drop("m").ok());
+  EXPECT_TRUE(absl::IsNotFound(model_->Predict({.inputs = inputs}).status()));
+}
+
+// Catches: a handle that keeps an unloaded model in memory.
+TEST_F(PredictionModelTest, AnUnloadTakesItsVersion) {
   Import(LogisticModel());
   Open();
   if (model_ == nullptr) return;
   const std::vector<Key> keys = {4};
   const std::array inputs = {ModelInput::Keys("user", keys, {1})};
-  TestModel doubled = LogisticModel();
-  doubled.Node("Add", "twice", {"score", "score"});
-  doubled.graph().mutable_output(0)->set_name("twice");
-  Import(doubled);
-  const auto outputs = model_->Predict({.inputs = inputs});
-  ASSERT_TRUE(outputs.ok()) << outputs.status();
-  EXPECT_EQ(outputs->front().name, "twice");
-  EXPECT_NEAR(outputs->front().floats()[0], 2 * Score(keys), 1e-6F);
-  ASSERT_TRUE(store_->Drop("m").ok());
-  EXPECT_FALSE(model_->Predict({.inputs = inputs}).ok());
+  const absl::Status unloaded = store_->models().Unload("m", std::chrono::minutes(1));
+  EXPECT_TRUE(unloaded.ok()) << unloaded;
+  EXPECT_TRUE(absl::IsUnavailable(model_->Predict({.inputs = inputs}).status()));
+  ASSERT_TRUE(store_->models().Load("m").ok());
+  EXPECT_TRUE(model_->Predict({.inputs = inputs}).ok());
 }
 
 TEST_F(PredictionModelTest, SaysWhatIsWrongWithARequest) {

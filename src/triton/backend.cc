@@ -26,13 +26,7 @@ constexpr uint64_t kInstancesDefault = 2;
 // No exception leaves an entry point.
 template <typename Step>
 TRITONSERVER_Error* Enter(Step step) {
-  try {
-    return ToTriton(step());
-  } catch (const std::bad_alloc&) {
-    return ToTriton(OutOfMemory("hps: out of memory"));
-  } catch (const std::exception& error) {
-    return ToTriton(absl::InternalError(absl::StrCat("hps: unexpected: ", error.what())));
-  }
+  return ToTriton(Try(step));
 }
 
 absl::Status CheckApiVersion() {

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
-#include <new>
 #include <span>
 #include <string_view>
 
@@ -30,25 +28,15 @@ absl::Status Invalid(std::string_view input, const std::string& what) {
       absl::StrCat("input '", absl::string_view(input.data(), input.size()), "': ", what));
 }
 
-// Runs a step. An exception becomes the step's status.
-template <typename Step>
-absl::Status Try(Step step) {
-  try {
-    return step();
-  } catch (const std::bad_alloc&) {
-    return OutOfMemory("out of memory; try again later");
-  } catch (const std::exception& error) {
-    return absl::InternalError(absl::StrCat("unexpected: ", error.what()));
-  }
-}
-
 }  // namespace
 
 RequestBatch::RequestBatch(TritonModel& model, size_t slot)
     : model_(model),
       slot_(slot),
-      executor_(
-          {.slot = slot, .keys_max = model.store()->lookup_keys_max(), .clock = &RealClock()}) {}
+      core_({.slot = slot,
+             .keys_max = model.store()->lookup_keys_max(),
+             .late_answers = model.store()->config().server.late_answers,
+             .clock = &RealClock()}) {}
 
 void RequestBatch::Execute(TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request** requests,
                            uint32_t count) {
@@ -56,16 +44,15 @@ void RequestBatch::Execute(TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_
   const ModelVersionRef version = model_.served().version();
   const std::span<TRITONBACKEND_Request*> handles(requests, count);
   while (calls_.size() < count) calls_.push_back(std::make_unique<Call>());
-  ready_.clear();
-  for (std::vector<Call*>* calls : {&ready_, &waiting_, &again_}) calls->reserve(count);
+  RequestList<Call> ready;  // with a plan and memory for its outputs
   for (size_t i = 0; i < count; ++i) {
     Call& call = *calls_[i];
     call.handle = handles[i];
     call.status = Try([&] { return Prepare(call, *version, begun_at); });
-    if (call.status.ok()) ready_.push_back(&call);
+    if (call.status.ok()) ready.Push(&call);
   }
   const TimePoint read_at = RealClock().Now();
-  AnswerAll(*version);
+  AnswerAll(*version, ready);
   const TimePoint computed_at = RealClock().Now();
   uint64_t batch_size = 0;
   for (size_t i = 0; i < count; ++i) {
@@ -172,13 +159,13 @@ absl::Status RequestBatch::ReadDeadline(Call& call, TimePoint now) const {
       FromTriton(TRITONBACKEND_InferenceRequestTimeoutMicroseconds(call.handle, &timeout_us)));
   const Duration configured = model_.store()->config().lookup.timeout;
   if (timeout_us == 0 && configured == Duration::zero()) {
-    call.deadline = Deadline::min();  // what is near
+    call.lookup_deadline = Deadline::min();  // what is near
     return absl::OkStatus();
   }
   constexpr auto kMaxUs = std::chrono::duration_cast<std::chrono::microseconds>(kTimeoutMax);
   const std::chrono::microseconds wanted(
       std::min(timeout_us, static_cast<uint64_t>(kMaxUs.count())));
-  call.deadline =
+  call.lookup_deadline =
       now + (timeout_us > 0 ? Duration(wanted) : std::min<Duration>(configured, kTimeoutMax));
   return absl::OkStatus();
 }
@@ -263,92 +250,21 @@ absl::Status RequestBatch::MakeOutputs(Call& call, const ModelVersion& version) 
   return absl::OkStatus();
 }
 
-// ---- Lookup and network ----
+// ---- The answers ----
 
 // Calls whose network takes much memory are answered in turn.
-void RequestBatch::AnswerAll(ModelVersion& version) {
+void RequestBatch::AnswerAll(ModelVersion& version, RequestList<Call> calls) {
   const uint64_t bytes_max = model_.store()->config().server.bytes_in_flight_max;
-  for (size_t next = 0; next < ready_.size();) {
-    waiting_.clear();
+  while (!calls.empty()) {
+    RequestList<> batch;
     uint64_t bytes = 0;
     do {
-      bytes += ready_[next]->plan.network_bytes;
-      waiting_.push_back(ready_[next++]);
-    } while (next < ready_.size() && ready_[next]->plan.network_bytes <= bytes_max - bytes);
-    Answer(version);
+      bytes += calls.head()->plan.network_bytes;
+      batch.Push(calls.Pop());
+    } while (!calls.empty() && calls.head()->plan.network_bytes <= bytes_max - bytes);
+    core_.Run(version, batch,
+              [this](Duration, const LookupCounts& counts) { model_.metrics().Count(counts); });
   }
-}
-
-// A call with a short time-out is answered in time; the others are looked up again without it.
-void RequestBatch::Answer(ModelVersion& version) {
-  while (!waiting_.empty()) {
-    const absl::Status status = Try([&] { return LookUp(version); });
-    if (!status.ok()) {
-      for (Call* call : waiting_) call->status = status;
-      return;
-    }
-    model_.metrics().Count(executor_.counts());
-    std::swap(waiting_, again_);
-  }
-}
-
-absl::Status RequestBatch::LookUp(ModelVersion& version) {
-  Deadline deadline = kNoDeadline;
-  plans_.clear();
-  for (Call* call : waiting_) {
-    deadline = std::min(deadline, call->deadline);
-    plans_.push_back(&call->plan);
-  }
-  HPS_RETURN_IF_ERROR(executor_.LookUp(version, plans_, {.deadline = deadline}));
-  EndRound(version, RealClock().Now() >= deadline);
-  return absl::OkStatus();
-}
-
-// Ends the calls whose rows have come or whose time is up; the others are in again_.
-void RequestBatch::EndRound(ModelVersion& version, bool is_over) {
-  again_.clear();
-  to_predict_.clear();
-  for (Call* call : waiting_) {
-    const bool lacks_rows = is_over && call->plan.degraded_count != 0;
-    if (lacks_rows && call->deadline > RealClock().Now()) {
-      again_.push_back(call);
-    } else if (lacks_rows && IsLate(*call)) {
-      continue;
-    } else if (call->plan.is_prediction) {
-      to_predict_.push_back(call);
-    } else {
-      call->plan.CopyJointOutputs();
-    }
-  }
-  Predict(version);
-}
-
-// Whether missing rows are an error, which is noted.
-bool RequestBatch::IsLate(Call& call) const {
-  const bool may_wait = call.deadline != Deadline::min();
-  if (!may_wait || model_.store()->config().server.late_answers != LateAnswers::kError)
-    return false;
-  call.status = absl::DeadlineExceededError("the rows had not all come by the deadline");
-  return true;
-}
-
-// Runs the network for all calls together. If that fails, runs it for each call alone, so that a
-// call that fails does not fail the others.
-void RequestBatch::Predict(ModelVersion& version) {
-  if (to_predict_.empty()) return;
-  const absl::Status status = RunNetwork(version, to_predict_);
-  for (Call* call : to_predict_) {
-    call->status = status.ok() || to_predict_.size() == 1 ? status : RunNetwork(version, {call});
-    if (call->status.ok()) call->plan.CopyJointOutputs();
-  }
-}
-
-absl::Status RequestBatch::RunNetwork(ModelVersion& version, const std::vector<Call*>& calls) {
-  return Try([&] {
-    plans_.clear();
-    for (Call* call : calls) plans_.push_back(&call->plan);
-    return executor_.Predict(version, plans_);
-  });
 }
 
 void RequestBatch::Send(Call& call) {

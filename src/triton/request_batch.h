@@ -1,5 +1,5 @@
-// Answers the requests of one execute call of Triton: one lookup for all of them, and one run of
-// the network; each request gets its own response or its own error.
+// Answers the requests of one execute call of Triton, together (inference/batch_core.h); each gets
+// its own response or its own error.
 //
 // One for each instance of a model; for the one thread that Triton has for it. Keeps the memory of
 // earlier requests.
@@ -13,9 +13,9 @@
 
 #include "absl/status/status.h"
 #include "base/clock.h"
-#include "inference/batch_executor.h"
-#include "inference/execution_plan.h"
+#include "inference/batch_core.h"
 #include "inference/model_version.h"
+#include "inference/planned_request.h"
 #include "inference/tensor.h"
 #include "triton/triton_api.h"
 #include "triton/triton_model.h"
@@ -40,15 +40,15 @@ class RequestBatch {
     void* to = nullptr;
     size_t byte_count = 0;
   };
-  struct Call {
+  struct Call final : PlannedRequest {
+    void Finish(const absl::Status& ended) override { status = ended; }
+
     TRITONBACKEND_Request* handle = nullptr;
     TRITONBACKEND_Response* response = nullptr;
     TensorRequest request{};
     std::vector<OutputTensor> outputs{};
-    ExecutionPlan plan{};
     std::vector<std::vector<std::byte>> joined{};  // inputs that came in several buffers
     std::vector<OwnOutput> own_outputs{};
-    Deadline deadline = kNoDeadline;
     uint64_t batch_size = 1;
     absl::Status status{};
   };
@@ -62,24 +62,13 @@ class RequestBatch {
   absl::Status Plan(Call& call, const ModelVersion& version) const;
   absl::Status PlanOutputs(Call& call, const ModelVersion& version) const;
   absl::Status MakeOutputs(Call& call, const ModelVersion& version) const;
-  void AnswerAll(ModelVersion& version);
-  void Answer(ModelVersion& version);
-  absl::Status LookUp(ModelVersion& version);
-  void EndRound(ModelVersion& version, bool is_over);
-  bool IsLate(Call& call) const;
-  void Predict(ModelVersion& version);
-  absl::Status RunNetwork(ModelVersion& version, const std::vector<Call*>& calls);
+  void AnswerAll(ModelVersion& version, RequestList<Call> calls);
   static void Send(Call& call);
 
   TritonModel& model_;
   const size_t slot_;
-  BatchExecutor executor_;
+  BatchCore core_;
   std::vector<std::unique_ptr<Call>> calls_;  // kept; the first ones are in use
-  std::vector<Call*> ready_;                  // with a plan and memory for its outputs
-  std::vector<Call*> waiting_;                // of these: in work, and not all rows have come
-  std::vector<Call*> again_;
-  std::vector<Call*> to_predict_;
-  std::vector<ExecutionPlan*> plans_;
 };
 
 }  // namespace hps::triton

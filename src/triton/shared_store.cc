@@ -85,14 +85,8 @@ SharedStore::Use::~Use() {
 
 absl::StatusOr<ModelVersionRef> SharedStore::OpenVersion(const std::string& model,
                                                          size_t slot_count) {
-  return ModelVersion::Open(
-      store_->models(), model,
-      {.slot_count = slot_count,
-       .devices = store_->models().devices(),
-       .keys_max = lookup_keys_max(),
-       .device_keys_max = config_.l1.call_keys_max,
-       .networks_on_devices = config_.server.dense_device == DenseDevice::kAuto,
-       .dense_math = config_.server.dense_math});
+  ModelManager& models = store_->models();
+  return ModelVersion::Open(models, model, ModelVersion::OptionsFor(config_, models, slot_count));
 }
 
 absl::Status SharedStore::Load(ServedModel& model, size_t slot_count) {

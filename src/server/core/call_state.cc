@@ -36,7 +36,7 @@ void CallState::Reset() {
     model->counters.CountStage(Stage::kEncode, now - done_at);
     model->counters.CountStage(Stage::kTotal, now - arrival);
   }
-  answered = false;
+  answered = is_late = false;
   cancelled.store(false, std::memory_order_relaxed);
   slot = kNoSlot;
   version.Release();
@@ -48,6 +48,7 @@ void CallState::Reset() {
 void CallState::Finish(const absl::Status& status) {
   done_at = clock->Now();
   answered = status.ok();
+  if (is_late) counters->CountDeadlineExceeded(LateStage::kLookup);
   if (answered) {
     model->counters.CountStage(Stage::kQueue, started_at - run_at);
     model->counters.CountStage(Stage::kLookup, done_at - started_at);
@@ -55,17 +56,6 @@ void CallState::Finish(const absl::Status& status) {
   model->counters.CountCall(status.ok(), plan.key_count, done_at - arrival);
   version.Release();  // the rows are there: a slow client holds no tables
   call->OnDone(status);
-}
-
-const TerminalStatuses& TerminalStatuses::Get() {
-  static const TerminalStatuses ends = {
-      .cancelled = absl::CancelledError("the client gave the request up, or the server cut it off"),
-      .late_in_queue = absl::DeadlineExceededError("the deadline passed before the lookup began"),
-      .late_in_lookup = absl::DeadlineExceededError("the rows had not all come by the deadline"),
-      .waited_unread = absl::ResourceExhaustedError(
-          "the server is at its capacity (the request waited too long to be read); try again "
-          "later")};
-  return ends;
 }
 
 }  // namespace hps::server

@@ -1,7 +1,6 @@
 #include "server/core/inference_engine.h"
 
 #include <algorithm>
-#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -38,14 +37,12 @@ InferenceEngine::InferenceEngine(const Options& options, ModelDirectory& models,
               .parts_max = kTablesPerCallMax,
               .wait_max = options.server.batch_wait,
               .clock = options.clock}) {
-  TerminalStatuses::Get();
   for (size_t slot = 0; slot < options_.slot_count; ++slot) {
-    runners_.push_back(std::make_unique<BatchRunner>(
-        BatchRunner::Options{.slot = slot,
-                             .keys_max = options_.lookup_keys_max,
-                             .late_answers = options_.server.late_answers,
-                             .clock = options_.clock,
-                             .counters = &counters_}));
+    cores_.push_back(
+        std::make_unique<BatchCore>(BatchCore::Options{.slot = slot,
+                                                       .keys_max = options_.lookup_keys_max,
+                                                       .late_answers = options_.server.late_answers,
+                                                       .clock = options_.clock}));
     slot_tasks_.push_back(std::make_unique<SlotTask>(*this));
   }
 }
@@ -60,13 +57,10 @@ absl::Status InferenceEngine::Prepare(InferenceCall& call) {
     return shutting_down_;
   }
   ServerModel* const model = models_.Find(call.request.model);
-  absl::Status status;
-  try {
-    status = model == nullptr ? models_.NoSuchModel(call.request.model)
-                              : PrepareIn(call, prepared, *model);
-  } catch (const std::bad_alloc&) {
-    status = OutOfMemory("out of memory; try again later");
-  }
+  const absl::Status status = Try([&] {
+    return model == nullptr ? models_.NoSuchModel(call.request.model)
+                            : PrepareIn(call, prepared, *model);
+  });
   if (status.ok()) {
     prepared.model = model;
     return status;
@@ -82,6 +76,7 @@ absl::Status InferenceEngine::Prepare(InferenceCall& call) {
 absl::Status InferenceEngine::PrepareIn(InferenceCall& call, CallState& prepared,
                                         ServerModel& model) {
   prepared.clock = options_.clock;
+  prepared.counters = &counters_;
   SetDeadlines(call.request, prepared);
   HPS_RETURN_IF_ERROR(CheckUnreadWait(call.request, prepared));
   HPS_ASSIGN_OR_RETURN(prepared.version, model.FindVersion(call.request.version));
@@ -116,11 +111,11 @@ void InferenceEngine::SetDeadlines(const InferenceRequest& request, CallState& p
 // A call that has waited unread for more than half of its time is hopeless, or takes the place of a
 // call that is not. It is refused before anything else is checked.
 absl::Status InferenceEngine::CheckUnreadWait(const InferenceRequest& request,
-                                              const CallState& prepared) {
+                                              const CallState& prepared) const {
   const Duration timeout = prepared.deadline - prepared.arrival;
   if (request.socket_wait <= timeout / 2) return absl::OkStatus();
-  if (request.socket_wait >= timeout) return TerminalStatuses::Get().late_in_queue;
-  return TerminalStatuses::Get().waited_unread;
+  if (request.socket_wait >= timeout) return late_in_queue_;
+  return waited_unread_;
 }
 
 // If the model's oldest call has waited for more than half of this call's time, this call would
@@ -165,15 +160,15 @@ void InferenceEngine::Cancel(InferenceCall& call) {
   prepared.cancelled.store(true, std::memory_order_relaxed);
   const BatchQueue::Place place = queue_.Remove(prepared, prepared.model->queue);
   if (place.waited) {
-    prepared.Finish(TerminalStatuses::Get().cancelled);
+    prepared.Finish(BatchCore::Cancelled());
   } else if (place.slot != BatchQueue::kNoSlot) {
-    runners_[place.slot]->Interrupt(prepared);
+    cores_[place.slot]->Interrupt(prepared);
   }
 }
 
 void InferenceEngine::EndCalls() {
   RefuseCalls();
-  for (const auto& runner : runners_) runner->End();
+  for (const auto& core : cores_) core->End();
   EndOverdue(queue_.EndWaiting().overdue);
 }
 
@@ -191,19 +186,31 @@ void InferenceEngine::Do(BatchQueue::Work work) {
   for (;;) {
     EndOverdue(work.overdue);
     if (work.slot == BatchQueue::kNoSlot) return;
-    runners_[work.slot]->Run(work.calls);
+    RunBatch(work.slot, work.calls);
     work = queue_.ReleaseSlot(work.slot);
   }
+}
+
+void InferenceEngine::RunBatch(size_t slot, CallList calls) {
+  const ModelVersionRef version = calls.head()->version.Share();
+  ModelCounters& counters = calls.head()->model->counters;
+  const size_t call_count = calls.size();
+  counters.CountBatch(call_count);
+  RequestList<> requests;
+  while (CallState* call = calls.Pop()) requests.Push(call);
+  cores_[slot]->Run(*version, requests, [&](Duration time, const LookupCounts&) {
+    counters.AddBatchTime(call_count, time);
+  });
 }
 
 void InferenceEngine::EndOverdue(CallList calls) {
   while (CallState* call = calls.Pop()) {
     if (call->cancelled.load(std::memory_order_relaxed)) {
-      call->Finish(TerminalStatuses::Get().cancelled);
+      call->Finish(BatchCore::Cancelled());
       continue;
     }
     counters_.CountDeadlineExceeded(LateStage::kQueue);
-    call->Finish(TerminalStatuses::Get().late_in_queue);
+    call->Finish(late_in_queue_);
   }
 }
 

@@ -15,9 +15,9 @@
 #include "base/clock.h"
 #include "base/executor.h"
 #include "hps/config.h"
+#include "inference/batch_core.h"
 #include "server/core/admission.h"
 #include "server/core/batch_queue.h"
-#include "server/core/batch_runner.h"
 #include "server/core/inference.h"
 #include "server/core/server_counters.h"
 #include "server/core/server_model.h"
@@ -78,11 +78,12 @@ class InferenceEngine final : public Inference {
   };
 
   absl::Status PrepareIn(InferenceCall& call, CallState& prepared, ServerModel& model);
-  static absl::Status CheckUnreadWait(const InferenceRequest& request, const CallState& prepared);
+  absl::Status CheckUnreadWait(const InferenceRequest& request, const CallState& prepared) const;
   absl::Status CheckWait(const CallState& prepared, const ServerModel& model) const;
   void SetDeadlines(const InferenceRequest& request, CallState& prepared) const;
   void CountRefusal(const absl::Status& status);
   void Do(BatchQueue::Work work);
+  void RunBatch(size_t slot, CallList calls);
   void EndOverdue(CallList calls);
 
   const Options options_;
@@ -90,9 +91,14 @@ class InferenceEngine final : public Inference {
   ServerCounters& counters_;
   Admission admission_;
   BatchQueue queue_;
-  std::vector<std::unique_ptr<BatchRunner>> runners_;  // by slot
+  std::vector<std::unique_ptr<BatchCore>> cores_;      // by slot
   std::vector<std::unique_ptr<SlotTask>> slot_tasks_;  // by slot
+  // What calls end with that are not answered; made beforehand, so that ending one takes no memory.
   const absl::Status shutting_down_ = absl::UnavailableError("the server is shutting down");
+  const absl::Status late_in_queue_ =
+      absl::DeadlineExceededError("the deadline passed before the lookup began");
+  const absl::Status waited_unread_ = absl::ResourceExhaustedError(
+      "the server is at its capacity (the request waited too long to be read); try again later");
   std::atomic<bool> refusing_{false};
 };
 

@@ -24,12 +24,7 @@ ServerCore::ServerCore(const Config& config, ModelManager& life_cycle, const Opt
       started_at_(options.started_at == TimePoint() ? options.clock->Now() : options.started_at),
       start_unix_ms_(static_cast<uint64_t>(UnixMilliseconds())),
       repository_(life_cycle,
-                  {.slot_count = LookupSlots(config.server),
-                   .devices = life_cycle.devices(),
-                   .keys_max = LookupKeysMax(config, life_cycle),
-                   .device_keys_max = config.l1.call_keys_max,
-                   .networks_on_devices = config.server.dense_device == DenseDevice::kAuto,
-                   .dense_math = config.server.dense_math},
+                  ModelVersion::OptionsFor(config, life_cycle, LookupSlots(config.server)),
                   models_),
       engine_(EngineOptions(config, life_cycle, options), models_, counters_) {}
 

@@ -20,6 +20,7 @@ class WatchedModels final : public ModelManager {
   struct Look {
     std::string model;
     size_t number = 0;  // of the lookup, from 1
+    int device = -1;    // that its session was asked for
     const HostLookupRequest* request = nullptr;
     bool no_time = false;  // set by the hook: the deadline has passed before level 3 is asked
     absl::Status failure;  // set by the hook: what the lookup answers instead
@@ -31,8 +32,7 @@ class WatchedModels final : public ModelManager {
   void set_hook(Hook hook) { hook_ = std::move(hook); }
   size_t look_count() const { return look_count_; }
   // When set, sessions on other devices than the host are asked for on the host.
-  std::vector<int> pretended_devices;
-  std::vector<int> asked_devices;
+  std::vector<LookupDevice> pretended_devices;
   // When set, LoadAll ends with it before it comes to the models.
   absl::Status load_all_failure;
   // When set, what Load says after it has loaded the model.
@@ -57,11 +57,12 @@ class WatchedModels final : public ModelManager {
       const std::string& model) const override {
     return models_.ImportedNetwork(model);
   }
-  uint64_t prediction_row_bytes_max(int device) const override {
-    return models_.prediction_row_bytes_max(device);
-  }
-  std::vector<int> devices() const override {
+  std::vector<LookupDevice> devices() const override {
     return pretended_devices.empty() ? models_.devices() : pretended_devices;
+  }
+  std::shared_ptr<void> Follow(const std::string& model,
+                               std::function<absl::Status()> on_switch) override {
+    return models_.Follow(model, std::move(on_switch));
   }
   absl::StatusOr<std::unique_ptr<LoadedModel>> Open(const std::string& model) override {
     auto opened = models_.Open(model);
@@ -72,8 +73,9 @@ class WatchedModels final : public ModelManager {
  private:
   class Session final : public LookupSession {
    public:
-    Session(WatchedModels& watch, std::string model, std::unique_ptr<LookupSession> session)
-        : watch_(watch), model_(std::move(model)), session_(std::move(session)) {}
+    Session(WatchedModels& watch, std::string model, int device,
+            std::unique_ptr<LookupSession> session)
+        : watch_(watch), model_(std::move(model)), device_(device), session_(std::move(session)) {}
     absl::StatusOr<TableIndex> FindTable(std::string_view name) const override {
       return session_->FindTable(name);
     }
@@ -82,7 +84,8 @@ class WatchedModels final : public ModelManager {
       return session_->output_row_bytes(table);
     }
     absl::Status Lookup(const HostLookupRequest& request, LookupCounts* counts) override {
-      Look look = {.model = model_, .number = ++watch_.look_count_, .request = &request};
+      Look look = {
+          .model = model_, .number = ++watch_.look_count_, .device = device_, .request = &request};
       const Hook hook = watch_.hook_;  // it may put another one into its place
       if (hook) hook(look);
       if (!look.failure.ok()) return look.failure;
@@ -97,6 +100,7 @@ class WatchedModels final : public ModelManager {
    private:
     WatchedModels& watch_;
     const std::string model_;
+    const int device_;
     const std::unique_ptr<LookupSession> session_;
   };
 
@@ -110,12 +114,11 @@ class WatchedModels final : public ModelManager {
     std::span<const TableSpec> tables() const override { return model_->tables(); }
     absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
         const SessionOptions& options) override {
-      watch_.asked_devices.push_back(options.device);
       SessionOptions granted = options;
       if (!watch_.pretended_devices.empty()) granted.device = -1;
       auto session = model_->NewSession(granted);
       if (!session.ok()) return session.status();
-      return std::make_unique<Session>(watch_, name_, *std::move(session));
+      return std::make_unique<Session>(watch_, name_, options.device, *std::move(session));
     }
 
    private:
