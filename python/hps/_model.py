@@ -22,8 +22,8 @@ class Model:
 
     It follows the model: each call answers from the version that is loaded then. A switch
     (`Store.load`, an import) compiles the new network before it returns, and calls are answered
-    from the former version meanwhile. At most [server] lookups
-    calls (default: one per core) run at a time; further calls wait.
+    from the former version meanwhile. At most [server] lookups calls (default: one per core) run
+    at a time; further calls wait.
     """
 
     def __init__(self, store: Any, name: str):

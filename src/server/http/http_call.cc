@@ -182,13 +182,7 @@ absl::Status HttpCall::StartUpdate(const InferStart& start) {
 
 void HttpCall::Run() {
   if (!is_control()) return connection_.OnCallEnded();
-  absl::Status status;
-  try {
-    status = RunControl();
-  } catch (const std::bad_alloc&) {
-    status = hps::OutOfMemory("out of memory; try again later");
-  }
-  OnDone(status);
+  OnDone(Try([this] { return RunControl(); }));
 }
 
 absl::Status HttpCall::RunControl() {

@@ -1,7 +1,6 @@
 #include "server/pages/pages.h"
 
 #include <chrono>
-#include <new>
 #include <optional>
 #include <utility>
 
@@ -84,14 +83,13 @@ class Pages final : public PageSource {
     if (!lookup_mutex_.TryLock()) {
       return absl::ResourceExhaustedError("a key is being looked up for someone else: try again");
     }
-    absl::StatusOr<std::string> answer;
-    try {
+    absl::StatusOr<std::string> answer = std::string();
+    const absl::Status answered = Try([&] {
       answer = AnswerKeyQuestion(*parts_.store, question);
-    } catch (const std::bad_alloc&) {
-      answer = OutOfMemory("out of memory; try again later");
-    }
+      return answer.status();
+    });
     lookup_mutex_.Unlock();
-    if (!answer.ok()) return answer.status();
+    HPS_RETURN_IF_ERROR(answered);
     return Page{.content_type = kJsonType, .fixed = {}, .made = *std::move(answer)};
   }
 
