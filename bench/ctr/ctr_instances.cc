@@ -123,6 +123,7 @@ class CtrStore {
                                          {.model = kClickModel,
                                           .sessions = kInstancesMax,
                                           .devices = {device_},
+                                          .call_keys_max = config_.l1.call_keys_max,
                                           .math = math,
                                           .make_on_device = make}));
     return ModelVersion::Make(

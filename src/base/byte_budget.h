@@ -67,6 +67,11 @@ class ByteBudget {
     return Lease(this, bytes);
   }
 
+  uint64_t bytes_left() const {
+    MutexLock lock(mutex_);
+    return bytes_max_ - bytes_lent_;
+  }
+
   // Raises the budget to `bytes_max` where it is less.
   void GrowTo(uint64_t bytes_max) {
     MutexLock lock(mutex_);
@@ -86,7 +91,7 @@ class ByteBudget {
   }
 
   const std::string name_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   uint64_t bytes_max_ HPS_GUARDED_BY(mutex_);  // without leaked bytes
   uint64_t bytes_lent_ HPS_GUARDED_BY(mutex_) = 0;
 };

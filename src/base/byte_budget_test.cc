@@ -34,6 +34,7 @@ TEST(ByteBudgetTest, GrowsAndNeverShrinks) {
   budget.GrowTo(150);
   EXPECT_FALSE(budget.Lend(61).ok());
   EXPECT_TRUE(budget.Lend(60).ok());
+  EXPECT_EQ(budget.bytes_left(), uint64_t{60});
   budget.GrowTo(50);
   EXPECT_TRUE(budget.Lend(60).ok());
 }

@@ -27,6 +27,13 @@ struct DenseTensor {
   std::span<const int64_t> dims;
 };
 
+// What a session on a device has memory for. All of it is made with the session; no call makes any.
+struct DeviceLimits {
+  uint64_t samples_max = 0;       // of a call of RunFromRows
+  uint64_t part_samples_max = 0;  // of a part
+  uint64_t parts_total_max = 0;   // of all parts of a call
+};
+
 // One run at a time; for one thread at a time. Ends before its network.
 class DenseSession {
  public:
@@ -42,11 +49,13 @@ class DenseSession {
   // Where rows can be looked up on the session's device. Null: it runs from the host's memory only.
   virtual RowRoom* row_room() { return nullptr; }
 
+  // Of the calls below. REQUIRES: row_room() is not null.
+  virtual DeviceLimits device_limits() const { return {}; }
+
   // As Run, from rows in row_room() and inputs that were sent; in stream order after what has
-  // written the rows. Any number of samples: the session cuts them into runs, and waits once, for
-  // the last one. `outputs`: the host's memory, [samples, ...]; not written if it fails.
-  // REQUIRES: row_room() is not null. Errors: also DEADLINE_EXCEEDED (the device did not finish),
-  // UNAVAILABLE.
+  // written the rows. The session cuts the samples into runs, and waits once, for the last one.
+  // `outputs`: the host's memory, [samples, ...]; not written if it fails. REQUIRES: row_room() is
+  // not null. Errors: also DEADLINE_EXCEEDED (the device did not finish), UNAVAILABLE.
   virtual absl::Status RunFromRows(uint32_t /*samples*/, std::span<const FedInput> /*inputs*/,
                                    std::span<std::byte* const> /*outputs*/) {
     return absl::UnimplementedError("this engine does not run from rows on a device");
@@ -85,7 +94,8 @@ class DenseNetwork {
   virtual std::span<const OnnxValue> inputs() const = 0;
   virtual std::span<const OnnxValue> outputs() const = 0;
 
-  // Errors: RESOURCE_EXHAUSTED, INTERNAL.
+  // Errors: RESOURCE_EXHAUSTED, INTERNAL; on a device also DEADLINE_EXCEEDED (it hangs),
+  // UNAVAILABLE.
   virtual absl::StatusOr<std::unique_ptr<DenseSession>> NewSession() = 0;
 };
 
@@ -103,16 +113,25 @@ struct DeviceDenseOptions {
   int device = 0;
   uint32_t batch_max = 4096;  // samples of one run of tensors of the host
   DenseMath math = DenseMath::kFloat32;
-  // What the row rooms of the network's sessions take for rows on the device, together with those
-  // of other networks. Null: any number of bytes.
+  uint64_t sessions = 1;  // that the network will have
+  // Of each session's row room: keys, and bytes of rows.
+  uint64_t keys_max = uint64_t{1} << 18;
+  uint64_t row_bytes = RowRoom::kRowBytesLeast;
+  // What row_bytes are taken from, together with those of other networks. Null: from nothing.
   std::shared_ptr<ByteBudget> row_budget{};
+  // Of each session's buffers between the layers and inputs of a run. A session cuts large calls
+  // into runs of batch_max samples or, if those of more samples fit in here and in the sessions'
+  // share of half of the device's free memory, into fewer and larger runs.
+  uint64_t buffer_bytes_max = uint64_t{448} << 20;
 };
 
 // The same on a GPU: tensors of the host go there and come back with each run, and its sessions
-// have a row_room(). Calls of Run with more samples than batch_max are INTERNAL. Errors:
+// have a row_room(). Calls of Run with more samples than batch_max are INTERNAL. A session makes
+// all of its memory on the device, pinned memory, streams and graphs when it is made. Errors:
 // UNIMPLEMENTED (this build has no GPUs, or the device does not run the network: the message names
 // the node and its operator), UNAVAILABLE (no such device, no cuBLASLt), INVALID_ARGUMENT (the
-// reader does not take the network), RESOURCE_EXHAUSTED, INTERNAL.
+// reader does not take the network), RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED (the device hangs),
+// INTERNAL.
 absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeDeviceDenseNetwork(
     const ModelNetwork& network, const DeviceDenseOptions& options);
 

@@ -29,14 +29,17 @@ struct KeyPiece {
   size_t key_count = 0;
 };
 
-// Memory on a device for the keys of a batch and their rows. It grows with the largest batch,
-// within what all rooms of the device may take.
+// Memory on a device for the keys of a batch and their rows. It is made with the room and keeps its
+// size. A whole batch takes all of it, a batch in parts a third for each part.
 class RowRoom {
  public:
-  // Rows of one batch, at most. 65,536 samples with 26 rows of 128 elements take 0.9 GB.
+  // Of the rows in a room, at most. 65,536 samples with 26 rows of 128 elements take 0.9 GB.
   static constexpr uint64_t kRowBytesMax = uint64_t{1} << 30;
-  // What each room should be able to take: 4,096 samples with 26 rows of 128 elements take 55 MB.
+  // A room has as much where batches can be so large: 4,096 samples with 26 rows of 128 elements
+  // take 55 MB.
   static constexpr uint64_t kRowBytesLeast = uint64_t{64} << 20;
+  // Rows of each table begin at a multiple of this: the network's kernels read them in vectors.
+  static constexpr uint64_t kTableAlignment = 256;
   // Parts of a batch whose rows are there at the same time: that of a lookup, and two more that the
   // network has not read yet.
   static constexpr size_t kPartsMax = 3;
@@ -50,12 +53,20 @@ class RowRoom {
 
   virtual ~RowRoom() = default;
 
+  // Of a whole batch, or of a part.
+  virtual uint64_t keys_max() const = 0;
+  // Of a whole batch.
+  virtual uint64_t row_bytes() const = 0;
+  uint64_t part_row_bytes() const {
+    return row_bytes() / kPartsMax / kTableAlignment * kTableAlignment;
+  }
+
   // What reads the keys and writes the rows has to be enqueued here.
   virtual Stream stream() const = 0;
 
   // Copies the keys to the device, in stream order; `pieces` may go when it returns. First waits
   // for earlier work of the stream, at most a tenth of a second. Errors: RESOURCE_EXHAUSTED (more
-  // than the room may take, or no memory on the device), DEADLINE_EXCEEDED, UNAVAILABLE, INTERNAL.
+  // than the room takes), DEADLINE_EXCEEDED, UNAVAILABLE, INTERNAL.
   virtual absl::StatusOr<Room> Make(std::span<const KeyPiece> pieces, uint64_t row_bytes) = 0;
 
   // The same for part number `part` of a batch, from 0 on. Its rows stay until the MakePart of part

@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
-#include "l1_gpu/cuda_resources.h"
 #include "l1_gpu/cuda_status.h"
 
 namespace hps {
@@ -35,22 +34,32 @@ cudaDataType_t TypeOf(OnnxElement element) {
 
 }  // namespace
 
-Gemm::Gemm(const Cublas& cublas, cublasLtHandle_t handle, const GemmShape& shape,
-           GemmWorkspace workspace)
-    : cublas_(&cublas),
-      handle_(handle),
-      shape_(shape),
-      workspace_(workspace),
-      operation_(nullptr, cublas.destroy_operation),
-      left_(nullptr, cublas.destroy_layout),
-      right_(nullptr, cublas.destroy_layout),
-      out_(nullptr, cublas.destroy_layout) {}
+absl::StatusOr<cublasLtMatmulAlgo_t> GemmChoices::Get(
+    Step step, absl::FunctionRef<absl::StatusOr<cublasLtMatmulAlgo_t>()> choose) {
+  MutexLock lock(mutex_);
+  const auto found = chosen_.find(step);
+  if (found != chosen_.end()) return found->second;
+  HPS_ASSIGN_OR_RETURN(const cublasLtMatmulAlgo_t algorithm, choose());
+  chosen_.emplace(step, algorithm);
+  return algorithm;
+}
 
-absl::StatusOr<Gemm> Gemm::Make(const Cublas& cublas, cublasLtHandle_t handle,
-                                const GemmShape& shape, GemmWorkspace workspace) {
-  Gemm gemm(cublas, handle, shape, workspace);
+Gemm::Gemm(const GemmPlace& place, const GemmShape& shape)
+    : cublas_(place.cublas),
+      handle_(place.handle),
+      shape_(shape),
+      workspace_(place.workspace),
+      operation_(nullptr, cublas_->destroy_operation),
+      left_(nullptr, cublas_->destroy_layout),
+      right_(nullptr, cublas_->destroy_layout),
+      out_(nullptr, cublas_->destroy_layout) {}
+
+absl::StatusOr<Gemm> Gemm::Make(const GemmPlace& place, const GemmShape& shape,
+                                GemmChoices::Step step) {
+  Gemm gemm(place, shape);
   HPS_RETURN_IF_ERROR(gemm.SetUp());
-  HPS_RETURN_IF_ERROR(gemm.ChooseAlgorithm());
+  const auto choose = [&] { return gemm.ChooseAlgorithm(*place.set_up); };
+  HPS_ASSIGN_OR_RETURN(gemm.algorithm_, place.choices->Get(step, choose));
   return gemm;
 }
 
@@ -107,7 +116,7 @@ absl::Status Gemm::SetUp() {
                    {.stride = s.out_stride, .matrix_stride = s.out_matrix_stride}, s.m, s.n);
 }
 
-absl::Status Gemm::ChooseAlgorithm() {
+absl::StatusOr<cublasLtMatmulAlgo_t> Gemm::ChooseAlgorithm(const SetUpStream& set_up) {
   cublasLtMatmulPreference_t made = nullptr;
   HPS_RETURN_IF_ERROR(CublasStatus(cublas_->create_preference(&made), "preference"));
   const Owned<cublasLtMatmulPreference_t> preference(made, cublas_->destroy_preference);
@@ -137,36 +146,35 @@ absl::Status Gemm::ChooseAlgorithm() {
         "cuBLASLt has no algorithm for a product of ", shape_.count, " x [", shape_.m, ", ",
         shape_.k, "] x [", shape_.k, ", ", shape_.n, "] (status ", static_cast<int>(status), ")"));
   }
-  algorithm_ = candidates[0].algo;
   if (found == 1 || shape_.m * shape_.n * shape_.k * shape_.count < kProductsWorthTiming)
-    return absl::OkStatus();
-  return ChooseByTime(std::span(candidates, static_cast<size_t>(found)));
+    return candidates[0].algo;
+  return ChooseByTime(std::span(candidates, static_cast<size_t>(found)), set_up);
 }
 
 // The heuristic's first choice is often not the fastest one.
-absl::Status Gemm::ChooseByTime(std::span<const cublasLtMatmulHeuristicResult_t> candidates) {
+absl::StatusOr<cublasLtMatmulAlgo_t> Gemm::ChooseByTime(
+    std::span<const cublasLtMatmulHeuristicResult_t> candidates, const SetUpStream& set_up) {
   constexpr int kRuns = 5;
-  HPS_ASSIGN_OR_RETURN(const CudaStream stream, MakeStream(StreamPriority::kHigh));
+  const cudaStream_t stream = set_up.get();
   HPS_ASSIGN_OR_RETURN(const Timer begin, MakeTimer());
   HPS_ASSIGN_OR_RETURN(const Timer end, MakeTimer());
   float best_ms = std::numeric_limits<float>::infinity();
-  cublasLtMatmulAlgo_t best = algorithm_;
+  cublasLtMatmulAlgo_t best = candidates.front().algo;
   for (const cublasLtMatmulHeuristicResult_t& candidate : candidates) {
     if (candidate.state != CUBLAS_STATUS_SUCCESS) continue;
     algorithm_ = candidate.algo;
-    if (!Run(stream.get()).ok()) continue;  // warms up
-    HPS_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(begin.get(), stream.get()), kTimingText));
-    for (int i = 0; i < kRuns; ++i) HPS_RETURN_IF_ERROR(Run(stream.get()));
-    HPS_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(end.get(), stream.get()), kTimingText));
-    HPS_RETURN_IF_ERROR(CudaStatus(cudaEventSynchronize(end.get()), kTimingText));
+    if (!Run(stream).ok()) continue;  // warms up
+    HPS_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(begin.get(), stream), kTimingText));
+    for (int i = 0; i < kRuns; ++i) HPS_RETURN_IF_ERROR(Run(stream));
+    HPS_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(end.get(), stream), kTimingText));
+    HPS_RETURN_IF_ERROR(set_up.Wait(kTimingText));
     float ms = 0;
     HPS_RETURN_IF_ERROR(CudaStatus(cudaEventElapsedTime(&ms, begin.get(), end.get()), kTimingText));
     if (ms >= best_ms) continue;
     best_ms = ms;
     best = candidate.algo;
   }
-  algorithm_ = best;
-  return absl::OkStatus();
+  return best;
 }
 
 absl::Status Gemm::Run(cudaStream_t stream) const {

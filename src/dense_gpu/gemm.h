@@ -1,5 +1,6 @@
-// A matrix product of cuBLASLt with its algorithm. It is chosen when the product is made: of those
-// that cuBLASLt proposes, the fastest by a measurement; `out` is overwritten. Sums are float32.
+// A matrix product of cuBLASLt with its algorithm. It is chosen when the network's first session is
+// made: of those that cuBLASLt proposes, the fastest by a measurement; `out` is overwritten. Sums
+// are float32.
 //
 // Row-major on the outside: out [m, n] = a [m, k] x b, + bias [n], then ReLU; b is [k, n] or, as
 // weights lie, [n, k]. cuBLASLt sees the transposed product, column-major.
@@ -11,13 +12,18 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <type_traits>
+#include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "dense_gpu/cublas.h"
+#include "dense_gpu/set_up_stream.h"
 #include "onnx/graph.h"
 
 namespace hps {
@@ -51,11 +57,41 @@ struct GemmWorkspace {
   size_t bytes = 0;
 };
 
+// The algorithms of a network's products. All of its sessions take the same ones, so they compute
+// bitwise the same, and only the first one takes the time of the measurements.
+//
+// Thread-safe.
+class GemmChoices {
+ public:
+  // Samples of the batch, and the step in it. All sessions have the same steps, of the same shapes,
+  // and their buffers have the same alignment.
+  using Step = std::pair<uint32_t, size_t>;
+
+  // The algorithm of this step; `choose` is called if there is none yet. Errors: those of
+  // `choose`.
+  absl::StatusOr<cublasLtMatmulAlgo_t> Get(
+      Step step, absl::FunctionRef<absl::StatusOr<cublasLtMatmulAlgo_t>()> choose);
+
+ private:
+  Mutex mutex_;  // held during a measurement, which another one would disturb
+  std::map<Step, cublasLtMatmulAlgo_t> chosen_ HPS_GUARDED_BY(mutex_);
+};
+
+// Where the products of a session are made. What it points to outlives Gemm::Make.
+struct GemmPlace {
+  const Cublas* cublas = nullptr;
+  cublasLtHandle_t handle = nullptr;  // of the current device
+  GemmWorkspace workspace;
+  GemmChoices* choices = nullptr;
+  const SetUpStream* set_up = nullptr;
+};
+
 class Gemm {
  public:
-  // `handle` is of the current device. Errors: INTERNAL (cuBLASLt has no algorithm for the shape).
-  static absl::StatusOr<Gemm> Make(const Cublas& cublas, cublasLtHandle_t handle,
-                                   const GemmShape& shape, GemmWorkspace workspace);
+  // Errors: INTERNAL (cuBLASLt has no algorithm for the shape), DEADLINE_EXCEEDED (the device did
+  // not finish a measurement).
+  static absl::StatusOr<Gemm> Make(const GemmPlace& place, const GemmShape& shape,
+                                   GemmChoices::Step step);
 
   absl::Status Run(cudaStream_t stream) const;
 
@@ -63,13 +99,13 @@ class Gemm {
   template <typename Opaque>
   using Owned = std::unique_ptr<std::remove_pointer_t<Opaque>, cublasStatus_t (*)(Opaque)>;
 
-  Gemm(const Cublas& cublas, cublasLtHandle_t handle, const GemmShape& shape,
-       GemmWorkspace workspace);
+  Gemm(const GemmPlace& place, const GemmShape& shape);
   absl::Status SetUp();
   absl::Status SetLayout(Owned<cublasLtMatrixLayout_t>& layout, OnnxElement element,
                          const GemmMatrix& matrix, int64_t rows, int64_t columns);
-  absl::Status ChooseAlgorithm();
-  absl::Status ChooseByTime(std::span<const cublasLtMatmulHeuristicResult_t> candidates);
+  absl::StatusOr<cublasLtMatmulAlgo_t> ChooseAlgorithm(const SetUpStream& set_up);
+  absl::StatusOr<cublasLtMatmulAlgo_t> ChooseByTime(
+      std::span<const cublasLtMatmulHeuristicResult_t> candidates, const SetUpStream& set_up);
 
   const Cublas* cublas_;
   cublasLtHandle_t handle_;

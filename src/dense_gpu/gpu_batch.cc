@@ -126,12 +126,13 @@ absl::StatusOr<StepEntry> GpuBatch::EntryOf(const ElementwiseEntry& entry) const
   return made;
 }
 
-absl::StatusOr<std::byte*> GpuBatch::Upload(const void* data, size_t bytes) {
-  HPS_ASSIGN_OR_RETURN(DeviceBuffer table, MakeDeviceBuffer("steps of a dense network", bytes));
-  HPS_RETURN_IF_ERROR(CudaStatus(cudaMemcpy(table.data(), data, bytes, cudaMemcpyHostToDevice),
-                                 "copy of a dense network's steps"));
+absl::StatusOr<std::byte*> GpuBatch::Upload(std::span<const std::byte> data) {
+  HPS_ASSIGN_OR_RETURN(DeviceBuffer table,
+                       MakeDeviceBuffer("steps of a dense network", data.size()));
   tables_.push_back(std::move(table));
-  return tables_.back().data();
+  std::byte* const to = tables_.back().data();
+  HPS_RETURN_IF_ERROR(place_.set_up->Copy(data, to, "copy of a dense network's steps"));
+  return to;
 }
 
 absl::Status GpuBatch::Add(const ElementwiseStep& step) {
@@ -143,8 +144,7 @@ absl::Status GpuBatch::Add(const ElementwiseStep& step) {
     launch.has_programs |= made.instruction_count > 0;
     entries.push_back(made);
   }
-  HPS_ASSIGN_OR_RETURN(std::byte* const at,
-                       Upload(entries.data(), entries.size() * sizeof(StepEntry)));
+  HPS_ASSIGN_OR_RETURN(std::byte* const at, Upload(std::as_bytes(std::span(entries))));
   launch.entries = reinterpret_cast<const StepEntry*>(at);
   launch.entry_count = static_cast<uint32_t>(entries.size());
   launches_.push_back(launch);
@@ -200,8 +200,7 @@ absl::Status GpuBatch::AddGemm(GemmShape shape, OnnxElement element, OnnxElement
   shape.element = element;
   shape.out_element = out_element;
   shape.has_tf32 = element == OnnxElement::kFloat32 && place_.math != DenseMath::kFloat32;
-  HPS_ASSIGN_OR_RETURN(Gemm gemm,
-                       Gemm::Make(*place_.cublas, place_.handle, shape, place_.workspace));
+  HPS_ASSIGN_OR_RETURN(Gemm gemm, Gemm::Make(place_.products, shape, {size_, launches_.size()}));
   launches_.push_back(std::move(gemm));
   return absl::OkStatus();
 }
@@ -267,7 +266,7 @@ absl::Status GpuBatch::Add(const PairsStep& step) {
     }
   }
   HPS_CHECK(rows.size() == static_cast<size_t>(step.rows));
-  HPS_ASSIGN_OR_RETURN(std::byte* const at, Upload(rows.data(), rows.size() * sizeof(rows[0])));
+  HPS_ASSIGN_OR_RETURN(std::byte* const at, Upload(std::as_bytes(std::span(rows))));
   pairs.rows = reinterpret_cast<const StepPairsRow*>(at);
   pairs.row_count = static_cast<uint32_t>(rows.size());
   pairs.selected = place_.indices + step.selected_begin;
@@ -318,7 +317,10 @@ absl::Status GpuBatch::Add(const NormalizeStep& step) {
 
 absl::StatusOr<GpuBatch> GpuBatch::Make(const GpuPlanPlace& place, uint32_t size) {
   GpuBatch batch(place, size);
-  HPS_RETURN_IF_ERROR(batch.SetUp());
+  const absl::Status made = batch.SetUp();
+  if (absl::IsDeadlineExceeded(made))
+    for (DeviceBuffer& table : batch.tables_) table.Leak();
+  HPS_RETURN_IF_ERROR(made);
   return batch;
 }
 
@@ -344,26 +346,27 @@ absl::Status GpuBatch::Enqueue(const StepLaunch& launch, cudaStream_t stream) co
 }
 
 absl::Status GpuBatch::Record() {
-  HPS_ASSIGN_OR_RETURN(const CudaStream stream, MakeStream(StreamPriority::kHigh));
-  HPS_RETURN_IF_ERROR(
-      CudaStatus(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal),
-                 "recording of a dense network"));
+  const cudaStream_t stream = place_.set_up->get();
+  HPS_RETURN_IF_ERROR(CudaStatus(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
+                                 "recording of a dense network"));
   absl::Status status;
   for (const StepLaunch& launch : launches_) {
-    status = Enqueue(launch, stream.get());
+    status = Enqueue(launch, stream);
     if (!status.ok()) break;
   }
   cudaGraph_t graph = nullptr;
   const absl::Status ended =
-      CudaStatus(cudaStreamEndCapture(stream.get(), &graph), "recording of a dense network");
+      CudaStatus(cudaStreamEndCapture(stream, &graph), "recording of a dense network");
   HPS_RETURN_IF_ERROR(status);
   HPS_RETURN_IF_ERROR(ended);
   cudaGraphExec_t made = nullptr;
   const absl::Status instantiated =
       CudaStatus(cudaGraphInstantiate(&made, graph, 0), "graph of a dense network");
   (void)cudaGraphDestroy(graph);
+  HPS_RETURN_IF_ERROR(instantiated);
   graph_.reset(made);
-  return instantiated;
+  // Its memory on the device; else the first launch would make it.
+  return CudaStatus(cudaGraphUpload(made, stream), "graph of a dense network");
 }
 
 absl::Status GpuBatch::Launch(cudaStream_t stream) const {

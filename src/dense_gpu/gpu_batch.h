@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <type_traits>
 #include <variant>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "dense_gpu/gemm.h"
 #include "dense_gpu/kernels/steps.h"
+#include "dense_gpu/set_up_stream.h"
 #include "dense_plan/plan.h"
 #include "hps/dense_math.h"
 #include "l1_gpu/cuda_resources.h"
@@ -33,9 +35,8 @@ struct GpuPlanPlace {
   std::byte* padded = nullptr;
   uint32_t batch_max = 0;
   const RunArguments* arguments = nullptr;
-  GemmWorkspace workspace;
-  const Cublas* cublas = nullptr;
-  cublasLtHandle_t handle = nullptr;
+  GemmPlace products;
+  const SetUpStream* set_up = nullptr;
   DenseMath math = DenseMath::kFloat32;
 };
 
@@ -49,7 +50,7 @@ enum class GpuPart : uint8_t {
 class GpuBatch {
  public:
   // REQUIRES: the current device is the place's. Errors: RESOURCE_EXHAUSTED, UNIMPLEMENTED (sizes
-  // beyond 32 bits, too many dimensions), INTERNAL.
+  // beyond 32 bits, too many dimensions), DEADLINE_EXCEEDED (the device hangs), INTERNAL.
   static absl::StatusOr<GpuBatch> Make(const GpuPlanPlace& place, uint32_t size);
 
   uint32_t size() const { return size_; }
@@ -99,7 +100,7 @@ class GpuBatch {
   absl::StatusOr<StepRows> RowsOf(const PlanView& in, const PlanView& out, bool keeps_last) const;
   StepView ViewOf(const PlanView& view) const;
   StepMemory MemoryOf(const PlanView& view) const;
-  absl::StatusOr<std::byte*> Upload(const void* data, size_t bytes);
+  absl::StatusOr<std::byte*> Upload(std::span<const std::byte> data);
 
   GpuPlanPlace place_;
   uint32_t size_;

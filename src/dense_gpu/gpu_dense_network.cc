@@ -1,4 +1,5 @@
-#include "dense_gpu/gpu_dense_network.h"
+// A dense network on a GPU behind the interface of src/dense (gpu_dense_session.h).
+#include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <climits>
@@ -12,8 +13,12 @@
 #include "base/logging.h"
 #include "base/macros.h"
 #include "base/public_message.h"
+#include "dense/dense_network.h"
 #include "dense_gpu/gpu_dense_session.h"
+#include "dense_gpu/gpu_network.h"
+#include "dense_gpu/session_sizes.h"
 #include "dense_plan/plan_maker.h"
+#include "l1_gpu/cuda_status.h"
 #include "onnx/model.h"
 
 namespace hps {
@@ -26,7 +31,8 @@ constexpr Duration kCopyHelperSpin = std::chrono::microseconds(500);
 
 class GpuDenseNetwork final : public DenseNetwork {
  public:
-  explicit GpuDenseNetwork(std::unique_ptr<GpuNetwork> network) : network_(std::move(network)) {}
+  GpuDenseNetwork(std::unique_ptr<GpuNetwork> network, const SessionSizes& sizes)
+      : network_(std::move(network)), sizes_(sizes) {}
 
   // Without them, a slot copies alone.
   void StartCopyThreads() {
@@ -47,36 +53,39 @@ class GpuDenseNetwork final : public DenseNetwork {
   std::span<const OnnxValue> inputs() const override { return network_->plan().inputs; }
   std::span<const OnnxValue> outputs() const override { return network_->plan().outputs; }
   absl::StatusOr<std::unique_ptr<DenseSession>> NewSession() override {
-    return GpuDenseSession::Make(*network_, copy_teams_.get());
+    return GpuDenseSession::Make(*network_, sizes_, copy_teams_.get());
   }
 
  private:
   const std::unique_ptr<GpuNetwork> network_;
+  const SessionSizes sizes_;
   std::unique_ptr<ForkJoinPool> copy_teams_;  // outlives the threads; null = no helpers
   std::unique_ptr<WorkerPool> copy_threads_;
 };
 
+absl::StatusOr<uint64_t> FreeDeviceBytes(int device) {
+  const DeviceScope scope(device);
+  HPS_RETURN_IF_ERROR(scope.Check());
+  size_t free = 0, total = 0;
+  HPS_RETURN_IF_ERROR(CudaStatus(cudaMemGetInfo(&free, &total), "the device's free memory"));
+  return free;
+}
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeGpuDenseNetwork(
-    const ModelNetwork& network, const GpuNetworkOptions& options) {
+absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeDeviceDenseNetwork(
+    const ModelNetwork& network, const DeviceDenseOptions& options) {
   HPS_ASSIGN_OR_RETURN(
       const OnnxModel model,
       OnnxModel::Parse(AsBytes(std::string_view(network.onnx)), {.bytes_max = INT_MAX}));
   HPS_ASSIGN_OR_RETURN(DensePlan plan, MakeDensePlan(model.graph()));
   HPS_ASSIGN_OR_RETURN(std::unique_ptr<GpuNetwork> made,
                        GpuNetwork::Make(std::move(plan), options));
-  auto dense = std::make_unique<GpuDenseNetwork>(std::move(made));
+  HPS_ASSIGN_OR_RETURN(const uint64_t free_bytes, FreeDeviceBytes(options.device));
+  const SessionSizes sizes = SizesOf(made->plan(), network, options, free_bytes);
+  auto dense = std::make_unique<GpuDenseNetwork>(std::move(made), sizes);
   dense->StartCopyThreads();
   return dense;
-}
-
-absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeDeviceDenseNetwork(
-    const ModelNetwork& network, const DeviceDenseOptions& options) {
-  return MakeGpuDenseNetwork(network, {.device = options.device,
-                                       .batch_max = options.batch_max,
-                                       .math = options.math,
-                                       .row_budget = options.row_budget});
 }
 
 }  // namespace hps

@@ -1,15 +1,17 @@
 // The interface of src/dense over the executor on the device.
-#include "dense_gpu/gpu_dense_network.h"
-
+#include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/bytes.h"
+#include "dense/dense_network.h"
 #include "dense/test_logistic.h"
 #include "dense_plan/test_network_writer.h"
 #include "l1_gpu/cuda_status.h"
@@ -29,7 +31,8 @@ class GpuDenseNetworkTest : public testing::Test {
 };
 
 TEST_F(GpuDenseNetworkTest, SessionsRunBatchesOfAnySizeAtTheSameTime) {
-  const auto network = MakeGpuDenseNetwork({.onnx = LogisticModel().Bytes()}, {.batch_max = 1000});
+  const auto network =
+      MakeDeviceDenseNetwork({.onnx = LogisticModel().Bytes()}, {.batch_max = 1000});
   ASSERT_TRUE(network.ok()) << network.status();
   EXPECT_EQ((*network)->inputs()[0].name, "x");
   EXPECT_EQ((*network)->outputs()[0].name, "score");
@@ -45,7 +48,7 @@ TEST_F(GpuDenseNetworkTest, SessionsRunBatchesOfAnySizeAtTheSameTime) {
 }
 
 TEST_F(GpuDenseNetworkTest, RefusesShapesThatDoNotFit) {
-  const auto network = MakeGpuDenseNetwork({.onnx = LogisticModel().Bytes()}, {.batch_max = 8});
+  const auto network = MakeDeviceDenseNetwork({.onnx = LogisticModel().Bytes()}, {.batch_max = 8});
   ASSERT_TRUE(network.ok()) << network.status();
   const auto session = (*network)->NewSession();
   ASSERT_TRUE(session.ok()) << session.status();
@@ -93,8 +96,8 @@ class RoomOfRows {
 
 // A call is cut into runs of 4 samples, which are enqueued one after the other.
 TEST_F(GpuDenseNetworkTest, RunsManyPiecesOfACallFromRows) {
-  const auto network = MakeGpuDenseNetwork({.onnx = LogisticModel().Bytes()},
-                                           {.batch_max = 4, .buffer_bytes_max = 0});
+  const auto network = MakeDeviceDenseNetwork({.onnx = LogisticModel().Bytes()},
+                                              {.batch_max = 4, .buffer_bytes_max = 0});
   ASSERT_TRUE(network.ok()) << network.status();
   const auto session = *(*network)->NewSession();
   for (const uint32_t samples : {11U, 4U, 1U, 501U}) {
@@ -183,8 +186,8 @@ void CheckParts(DenseSession& session, uint32_t samples, uint32_t part_samples, 
 // Parts of one run and of many.
 TEST_F(GpuDenseNetworkTest, RunsCallsInPartsBesideLookups) {
   for (const uint32_t batch_max : {4U, 4096U}) {
-    const auto network = MakeGpuDenseNetwork({.onnx = LogisticModel().Bytes()},
-                                             {.batch_max = batch_max, .buffer_bytes_max = 0});
+    const auto network = MakeDeviceDenseNetwork({.onnx = LogisticModel().Bytes()},
+                                                {.batch_max = batch_max, .buffer_bytes_max = 0});
     ASSERT_TRUE(network.ok()) << network.status();
     const auto session = *(*network)->NewSession();
     for (const uint32_t bag : {1U, 2U, 0U}) {
@@ -198,7 +201,7 @@ TEST_F(GpuDenseNetworkTest, RunsCallsInPartsBesideLookups) {
 
 // Catches: a call that uses what runs of the call before still use.
 TEST_F(GpuDenseNetworkTest, ACallInPartsCanBeGivenUp) {
-  const auto network = MakeGpuDenseNetwork({.onnx = LogisticModel().Bytes()}, {.batch_max = 64});
+  const auto network = MakeDeviceDenseNetwork({.onnx = LogisticModel().Bytes()}, {.batch_max = 64});
   ASSERT_TRUE(network.ok()) << network.status();
   const auto session = *(*network)->NewSession();
   for (uint32_t parts = 0; parts < 6; ++parts) {
@@ -210,17 +213,56 @@ TEST_F(GpuDenseNetworkTest, ACallInPartsCanBeGivenUp) {
   ASSERT_NO_FATAL_FAILURE(CheckParts(*session, 30'000, 5000, 0, 4));  // and with the session
 }
 
-// In the largest runs, cuBLASLt would get 1.3 million matrices at once.
+TEST_F(GpuDenseNetworkTest, RefusesCallsThatItHasNoMemoryFor) {
+  const auto network = MakeDeviceDenseNetwork({.onnx = LogisticModel().Bytes()}, {.batch_max = 8});
+  ASSERT_TRUE(network.ok()) << network.status();
+  const auto session = *(*network)->NewSession();
+  const DeviceLimits limits = session->device_limits();
+  std::vector<float> x(2 * (limits.samples_max + 1)), scores(limits.samples_max + 1);
+  std::byte* const outputs[] = {std::as_writable_bytes(std::span(scores)).data()};
+  const auto fed = [&](uint64_t samples) {
+    return FedInput{.sent = std::as_bytes(std::span(x).first(2 * samples))};
+  };
+  for (const uint64_t samples : {uint64_t{0}, limits.samples_max + 1}) {
+    const FedInput input = fed(samples);
+    EXPECT_EQ(session->RunFromRows(static_cast<uint32_t>(samples), {&input, 1}, outputs).code(),
+              absl::StatusCode::kInternal);
+  }
+  EXPECT_EQ(session->BeginParts(static_cast<uint32_t>(limits.parts_total_max + 1)).code(),
+            absl::StatusCode::kInternal);
+  ASSERT_TRUE(session->BeginParts(static_cast<uint32_t>(limits.samples_max)).ok());
+  const FedInput part = fed(limits.part_samples_max + 1);
+  EXPECT_EQ(session->EnqueuePart({.count = limits.part_samples_max + 1}, {&part, 1}).code(),
+            absl::StatusCode::kInternal);
+  const FedInput most = fed(limits.samples_max);
+  const absl::Status ran =
+      session->RunFromRows(static_cast<uint32_t>(limits.samples_max), {&most, 1}, outputs);
+  EXPECT_TRUE(ran.ok()) << ran;
+  EXPECT_NEAR(scores[limits.samples_max - 1], Sigmoid(0.125F), 1e-6);
+}
+
+TEST_F(GpuDenseNetworkTest, ASessionTakesItsRowsFromTheBudgetWhenItIsMade) {
+  const auto budget = std::make_shared<ByteBudget>("rows", uint64_t{3} << 20);
+  const auto network = MakeDeviceDenseNetwork(
+      {.onnx = LogisticModel().Bytes()},
+      {.batch_max = 8, .row_bytes = uint64_t{2} << 20, .row_budget = budget});
+  ASSERT_TRUE(network.ok()) << network.status();
+  const auto first = (*network)->NewSession();
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ((*network)->NewSession().status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+// In the largest runs, cuBLASLt would get 0.66 million matrices at once.
 TEST_F(GpuDenseNetworkTest, CutsCallsIntoLargeRunsOfManyMatrices) {
   NetworkWriter writer(1);
   const std::string a = writer.Input("a", {20, 2, 4});
   const std::string b = writer.Input("b", {20, 4, 2});
   const TestModel model = writer.Done(writer.Node("MatMul", {a, b}), {20, 2, 2});
-  const auto network = MakeGpuDenseNetwork({.onnx = model.Bytes()}, {.batch_max = 4});
+  const auto network = MakeDeviceDenseNetwork({.onnx = model.Bytes()}, {.batch_max = 4});
   ASSERT_TRUE(network.ok()) << network.status();
   const auto session = (*network)->NewSession();
   ASSERT_TRUE(session.ok()) << session.status();
-  constexpr uint32_t kSamples = 66'000;
+  constexpr uint32_t kSamples = 49'000;
   constexpr size_t kMatrices = size_t{20} * kSamples;
   std::vector<float> left(kMatrices * 8), right(kMatrices * 8), got(kMatrices * 4, -1);
   for (size_t i = 0; i < left.size(); ++i) {
@@ -245,7 +287,7 @@ TEST(GpuDenseNetworkRefusalTest, NamesTheOperatorThatItLacks) {
   TestModel model = LogisticModel();
   model.graph().mutable_node(2)->set_op_type("CumSum");
   model.graph().mutable_node(2)->add_input("b");
-  const absl::Status status = MakeGpuDenseNetwork({.onnx = model.Bytes()}, {}).status();
+  const absl::Status status = MakeDeviceDenseNetwork({.onnx = model.Bytes()}, {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("(CumSum)"));
 }

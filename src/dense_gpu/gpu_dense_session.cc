@@ -21,11 +21,7 @@ constexpr Duration kRunMax = std::chrono::seconds(10);
 // Of a run that was given up before.
 constexpr Duration kLateRunMax = std::chrono::milliseconds(100);
 
-constexpr uint64_t kAlignment = 16;  // of inputs; also for vectors of four
-
-uint64_t Aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-bool IsAligned(const float* rows) { return std::bit_cast<uintptr_t>(rows) % kAlignment == 0; }
+bool IsAligned(const float* rows) { return std::bit_cast<uintptr_t>(rows) % kInputAlignment == 0; }
 
 uint64_t ValuesOf(const FedInput& input) {
   return input.pooling == RowPooling::kNone ? input.sample_rows : 1;
@@ -54,31 +50,10 @@ absl::Status CheckElements(const OnnxValue& input, uint64_t sample_bytes, uint64
                    " samples; together at most ", elements_max, " can be"));
 }
 
-// 0 if the device does not say.
-uint64_t FreeDeviceBytes() {
-  size_t free = 0, total = 0;
-  return CudaStatus(cudaMemGetInfo(&free, &total), "the device's free memory").ok() ? free : 0;
-}
-
-// Samples of the largest runs that a session cuts calls into: a power of two. Runs of more than
-// batch_max are for speed, so half of the free memory stays for what has no choice.
-uint32_t RunSamples(const GpuNetwork& network) {
-  constexpr uint32_t kRunSamplesMax = 65'536;
-  const uint64_t bytes_max = std::min(network.options().buffer_bytes_max, FreeDeviceBytes() / 2);
-  uint32_t samples = std::bit_ceil(std::max(1U, network.options().batch_max));
-  while (2 * samples <= kRunSamplesMax && network.BufferBytes(2 * samples) <= bytes_max) {
-    samples *= 2;
-  }
-  return samples;
-}
-
-// A session for runs as large as the device's memory and cuBLASLt allow.
-absl::StatusOr<std::unique_ptr<GpuNetworkSession>> MakeSession(GpuNetwork& network) {
-  for (uint32_t samples = RunSamples(network);; samples /= 2) {
-    auto made = network.NewSession(samples);
-    const bool may_be_smaller = samples / 2 >= network.options().batch_max && samples > 1;
-    if (made.ok() || !may_be_smaller) return made;
-  }
+absl::Status CheckSamples(uint64_t samples, uint64_t samples_max) {
+  if (samples > 0 && samples <= samples_max) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the dense network failed: ", samples,
+                                          " samples; possible are 1 to ", samples_max));
 }
 
 bool HasVectors(const FedInput& input) { return input.dim % 4 == 0 && IsAligned(input.rows); }
@@ -86,36 +61,34 @@ bool HasVectors(const FedInput& input) { return input.dim % 4 == 0 && IsAligned(
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DenseSession>> GpuDenseSession::Make(GpuNetwork& network,
+                                                                    const SessionSizes& sizes,
                                                                     ForkJoinPool* copy_teams) {
   const DeviceScope scope(network.options().device);
   HPS_RETURN_IF_ERROR(scope.Check());
-  std::unique_ptr<GpuDenseSession> session(new GpuDenseSession(network));
+  std::unique_ptr<GpuDenseSession> session(new GpuDenseSession(network, sizes));
   HPS_RETURN_IF_ERROR(session->SetUp(copy_teams));
   return session;
 }
 
+// The network's session comes first: only its set-up can leave work on the device.
 absl::Status GpuDenseSession::SetUp(ForkJoinPool* copy_teams) {
-  HPS_ASSIGN_OR_RETURN(session_, MakeSession(network_));
-  HPS_ASSIGN_OR_RETURN(room_, GpuRowRoom::Create(network_.options().device,
-                                                 network_.options().row_budget, copy_teams));
-  inputs_.resize(network_.plan().inputs.size());
-  stream_ = static_cast<cudaStream_t>(room_->stream().handle);
-  return MakeRoomForTensors();
-}
-
-// For a run of batch_max samples of the host. After a call that lacked memory, it may be gone.
-absl::Status GpuDenseSession::MakeRoomForTensors() {
-  const uint32_t batch_max = network_.options().batch_max;
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    const uint64_t bytes = SampleBytes(i) * batch_max;
-    if (inputs_[i].bytes() >= bytes) continue;
-    HPS_RETURN_IF_ERROR(GrowDeviceBuffer(inputs_[i], "a network's input", bytes, stream_));
+  HPS_ASSIGN_OR_RETURN(session_, network_.NewSession(sizes_.run_samples));
+  HPS_RETURN_IF_ERROR(LoadBags());
+  HPS_ASSIGN_OR_RETURN(room_, GpuRowRoom::Create(network_.options(), copy_teams));
+  for (size_t i = 0; i < network_.plan().inputs.size(); ++i) {
+    HPS_ASSIGN_OR_RETURN(DeviceBuffer input, MakeDeviceBuffer("a network's input",
+                                                              SampleBytes(i) * sizes_.run_samples));
+    inputs_.push_back(std::move(input));
   }
-  uint64_t output_bytes = 0;
-  for (size_t i = 0; i < network_.plan().output_views.size(); ++i)
-    output_bytes += Aligned(OutputBytes(i, batch_max));
-  if (outputs_.bytes() >= output_bytes) return absl::OkStatus();
-  return GrowPinnedBuffer(outputs_, "a network's outputs", output_bytes);
+  const uint64_t brought_bytes = RowRoom::kPartsMax * sizes_.part_bytes;
+  HPS_ASSIGN_OR_RETURN(brought_, MakePinnedBuffer("inputs of a call", brought_bytes));
+  HPS_ASSIGN_OR_RETURN(brought_there_, MakeDeviceBuffer("inputs of a call", brought_bytes));
+  HPS_ASSIGN_OR_RETURN(outputs_, MakePinnedBuffer("a network's outputs", sizes_.output_bytes));
+  while (run_ends_.size() < sizes_.call_runs) {
+    HPS_ASSIGN_OR_RETURN(CudaEvent event, MakeEvent());
+    run_ends_.push_back(std::move(event));
+  }
+  return absl::OkStatus();
 }
 
 // Leaks what a device that hangs may still use: to free it would wait for ever.
@@ -124,28 +97,23 @@ GpuDenseSession::~GpuDenseSession() {
   if (is_open_ && absl::IsDeadlineExceeded(WaitForEarlierRuns(kRunMax))) {
     (void)session_.release();
     for (DeviceBuffer& input : inputs_) input.Leak();
-    for (Brought& brought : all_brought_) {
-      brought.host.Leak();
-      brought.there.Leak();
-    }
+    brought_.Leak();
+    brought_there_.Leak();
     outputs_.Leak();
   }
   session_.reset();
   inputs_.clear();
-  for (Brought& brought : all_brought_) brought = Brought();
+  brought_ = PinnedBuffer();
+  brought_there_ = DeviceBuffer();
   outputs_ = PinnedBuffer();
 }
 
 uint64_t GpuDenseSession::SampleBytes(size_t input) const {
-  const OnnxValue& value = network_.plan().inputs[input];
-  uint64_t bytes = OnnxElementBytes(static_cast<int32_t>(value.element));
-  for (size_t d = 1; d < value.dims.size(); ++d) bytes *= static_cast<uint64_t>(value.dims[d]);
-  return bytes;
+  return InputBytes(network_.plan().inputs[input]);
 }
 
 uint64_t GpuDenseSession::OutputBytes(size_t output, uint64_t samples) const {
-  const auto elements = static_cast<uint64_t>(network_.plan().output_views[output].ElementCount());
-  return elements * samples * sizeof(float);
+  return hps::OutputBytes(network_.plan().output_views[output]) * samples;
 }
 
 // ---- From tensors of the host ----
@@ -160,7 +128,6 @@ absl::Status GpuDenseSession::Run(std::span<const DenseTensor> inputs,
   const DeviceScope scope(network_.options().device);
   HPS_RETURN_IF_ERROR(scope.Check());
   HPS_RETURN_IF_ERROR(Begin());
-  HPS_RETURN_IF_ERROR(MakeRoomForTensors());
   samples_ = samples;
   pointers_.clear();
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -209,40 +176,44 @@ absl::Status GpuDenseSession::CheckShapes(int64_t batch, std::span<const DenseTe
 
 absl::Status GpuDenseSession::RunFromRows(uint32_t samples, std::span<const FedInput> inputs,
                                           std::span<std::byte* const> outputs) {
+  HPS_RETURN_IF_ERROR(CheckSamples(samples, sizes_.limits.samples_max));
   HPS_RETURN_IF_ERROR(CheckFed(samples, inputs));
   const DeviceScope scope(network_.options().device);
   HPS_RETURN_IF_ERROR(scope.Check());
   HPS_RETURN_IF_ERROR(Begin());
   samples_ = samples;
-  HPS_RETURN_IF_ERROR(MakeRoomForOutputs());
-  brought_ = &all_brought_.front();
+  brought_begin_ = 0;
   HPS_RETURN_IF_ERROR(EnqueueRuns({.count = samples}, inputs));
   return End(outputs);
 }
 
 absl::Status GpuDenseSession::BeginParts(uint32_t samples) {
+  HPS_RETURN_IF_ERROR(CheckSamples(samples, sizes_.limits.parts_total_max));
   const DeviceScope scope(network_.options().device);
   HPS_RETURN_IF_ERROR(scope.Check());
   HPS_RETURN_IF_ERROR(Begin());
   HPS_ASSIGN_OR_RETURN(stream_, room_->NetworkStream());
   samples_ = samples;
-  part_ends_.clear();
-  return MakeRoomForOutputs();
+  parts_ = 0;
+  return absl::OkStatus();
 }
 
 absl::Status GpuDenseSession::EnqueuePart(const SampleRange& part,
                                           std::span<const FedInput> inputs) {
   HPS_CHECK(is_open_ && part.begin + part.count <= samples_);
+  HPS_RETURN_IF_ERROR(CheckSamples(part.count, sizes_.limits.part_samples_max));
   HPS_RETURN_IF_ERROR(CheckFed(part.count, inputs));
   const DeviceScope scope(network_.options().device);
   HPS_RETURN_IF_ERROR(scope.Check());
   HPS_ASSIGN_OR_RETURN(stream_, room_->NetworkStream());
-  // The part that had this memory has ended.
-  brought_ = &all_brought_[part_ends_.size() % all_brought_.size()];
+  // The part that had this memory, and its events, has ended.
+  const size_t turn = parts_ % RowRoom::kPartsMax;
+  brought_begin_ = turn * sizes_.part_bytes;
   HPS_RETURN_IF_ERROR(EnqueueRuns(part, inputs));
-  part_ends_.push_back(enqueued_);
-  if (part_ends_.size() < RowRoom::kPartsMax) return absl::OkStatus();
-  return WaitInCall(part_ends_[part_ends_.size() - RowRoom::kPartsMax]);
+  part_ends_[turn] = enqueued_;
+  ++parts_;
+  if (parts_ < RowRoom::kPartsMax) return absl::OkStatus();
+  return WaitInCall(part_ends_[parts_ % RowRoom::kPartsMax]);
 }
 
 absl::Status GpuDenseSession::EndParts(std::span<std::byte* const> outputs) {
@@ -252,8 +223,6 @@ absl::Status GpuDenseSession::EndParts(std::span<std::byte* const> outputs) {
 
 absl::Status GpuDenseSession::EnqueueRuns(const SampleRange& part,
                                           std::span<const FedInput> inputs) {
-  HPS_RETURN_IF_ERROR(MakeRoom(part.count, inputs));
-  brought_begin_ = 0;
   const uint64_t run_samples = session_->batch_max();
   for (uint64_t begin = 0; begin < part.count; begin += run_samples) {
     const uint64_t count = std::min(run_samples, part.count - begin);
@@ -261,33 +230,6 @@ absl::Status GpuDenseSession::EnqueueRuns(const SampleRange& part,
     HPS_RETURN_IF_ERROR(EnqueueRun({.begin = part.begin + begin, .count = count}));
   }
   return absl::OkStatus();
-}
-
-// For what the call, or this part of it, brings from the host. No run of it may wait for memory
-// later.
-absl::Status GpuDenseSession::MakeRoom(uint64_t samples, std::span<const FedInput> inputs) {
-  const uint64_t run_samples = session_->batch_max();
-  const uint64_t least = network_.options().batch_max;  // Run needs room for as many
-  const uint64_t made_samples = std::max(least, std::min(run_samples, samples_));
-  uint64_t brought_bytes = 0;
-  for (uint64_t begin = 0; begin < samples; begin += run_samples) {
-    Slice({.begin = begin, .count = std::min(run_samples, samples - begin)}, inputs);
-    for (const size_t i : pooled_) {
-      HPS_RETURN_IF_ERROR(GrowDeviceBuffer(inputs_[i], "a network's input",
-                                           SampleBytes(i) * made_samples, stream_));
-    }
-    brought_bytes += LayOut();
-  }
-  HPS_RETURN_IF_ERROR(GrowPinnedBuffer(brought_->host, "inputs of a call", brought_bytes));
-  return GrowDeviceBuffer(brought_->there, "inputs of a call", brought_bytes, stream_);
-}
-
-absl::Status GpuDenseSession::MakeRoomForOutputs() {
-  const uint64_t samples = std::max<uint64_t>(network_.options().batch_max, samples_);
-  uint64_t output_bytes = 0;
-  for (size_t i = 0; i < network_.plan().output_views.size(); ++i)
-    output_bytes += Aligned(OutputBytes(i, samples));
-  return GrowPinnedBuffer(outputs_, "a network's outputs", output_bytes);
 }
 
 // What Slice has set.
@@ -320,13 +262,15 @@ void GpuDenseSession::Slice(const SampleRange& run, std::span<const FedInput> in
 
 absl::Status GpuDenseSession::CheckFed(uint64_t samples, std::span<const FedInput> inputs) const {
   HPS_CHECK(inputs.size() == inputs_.size());
+  uint64_t brought_bytes = 0;
   const uint64_t run_samples = std::min<uint64_t>(samples, session_->batch_max());
   for (size_t i = 0; i < inputs.size(); ++i)
     HPS_RETURN_IF_ERROR(CheckElements(network_.plan().inputs[i], SampleBytes(i), run_samples));
-  bool all_fit = samples > 0;
+  bool all_fit = true;
   for (size_t i = 0; all_fit && i < inputs.size(); ++i) {
     const FedInput& input = inputs[i];
     const uint64_t bytes = SampleBytes(i);
+    brought_bytes += BytesFromHost(input).size();
     if (input.dim == 0) {
       all_fit = input.sent.size() == bytes * samples;
       continue;
@@ -335,7 +279,7 @@ absl::Status GpuDenseSession::CheckFed(uint64_t samples, std::span<const FedInpu
               network_.plan().inputs[i].element == OnnxElement::kFloat32 &&
               (input.bags.empty() || input.bags.size() == samples);
   }
-  if (all_fit) return absl::OkStatus();
+  if (all_fit && brought_bytes <= samples * sizes_.sample_bytes) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("the dense network failed: rows or inputs of ", samples,
                                           " samples do not have its shapes"));
 }
@@ -344,10 +288,10 @@ absl::Status GpuDenseSession::CheckFed(uint64_t samples, std::span<const FedInpu
 // steps of the pooling. Returns the bytes.
 uint64_t GpuDenseSession::LayOut() {
   brought_at_.clear();
-  uint64_t bytes = Aligned(pooled_.size() * sizeof(StepBags));
+  uint64_t bytes = AlignedForInput(pooled_.size() * sizeof(StepBags));
   for (const FedInput& input : fed_) {
     brought_at_.push_back(brought_begin_ + bytes);
-    bytes += Aligned(BytesFromHost(input).size());
+    bytes += AlignedForInput(BytesFromHost(input).size());
   }
   return bytes;
 }
@@ -355,13 +299,13 @@ uint64_t GpuDenseSession::LayOut() {
 // Sets pointers_, and has all inputs of the run made there.
 absl::Status GpuDenseSession::Feed(uint64_t count) {
   const uint64_t brought_bytes = LayOut();
+  HPS_CHECK(brought_begin_ + brought_bytes <= brought_.bytes());
   pointers_.clear();
   for (size_t i = 0; i < fed_.size(); ++i) {
     const std::span<const std::byte> bytes = BytesFromHost(fed_[i]);
-    if (!bytes.empty())
-      std::memcpy(brought_->host.data() + brought_at_[i], bytes.data(), bytes.size());
+    if (!bytes.empty()) std::memcpy(brought_.data() + brought_at_[i], bytes.data(), bytes.size());
     if (fed_[i].dim == 0) {
-      pointers_.push_back(brought_->there.data() + brought_at_[i]);
+      pointers_.push_back(brought_there_.data() + brought_at_[i]);
     } else if (GoesInAsItIs(fed_[i])) {
       pointers_.push_back(std::as_bytes(std::span(fed_[i].rows, 1)).data());
     } else {
@@ -374,14 +318,14 @@ absl::Status GpuDenseSession::Feed(uint64_t count) {
 }
 
 absl::Status GpuDenseSession::PoolRows(uint64_t count, uint64_t brought_bytes) {
-  std::byte* const host = brought_->host.data() + brought_begin_;
+  std::byte* const host = brought_.data() + brought_begin_;
   uint64_t elements_max = 0;
   for (size_t p = 0; p < pooled_.size(); ++p) {
     const size_t i = pooled_[p];
     const FedInput& input = fed_[i];
     const StepBags step = {
         .rows = input.rows,
-        .bags = input.bags.empty() ? nullptr : brought_->there.at<const BagPlace>(brought_at_[i]),
+        .bags = input.bags.empty() ? nullptr : brought_there_.at<const BagPlace>(brought_at_[i]),
         .output = inputs_[i].at<float>(0),
         .dim = input.dim,
         .samples = static_cast<uint32_t>(count),
@@ -393,12 +337,12 @@ absl::Status GpuDenseSession::PoolRows(uint64_t count, uint64_t brought_bytes) {
     elements_max = std::max(elements_max, elements / (step.has_vectors ? 4 : 1));
   }
   if (brought_bytes > 0) {
-    HPS_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(brought_->there.data() + brought_begin_, host,
+    HPS_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(brought_there_.data() + brought_begin_, host,
                                                    brought_bytes, cudaMemcpyHostToDevice, stream_),
                                    "copy of a run's inputs"));
   }
   if (pooled_.empty()) return absl::OkStatus();
-  return LaunchBags(brought_->there.at<const StepBags>(brought_begin_),
+  return LaunchBags(brought_there_.at<const StepBags>(brought_begin_),
                     static_cast<uint32_t>(pooled_.size()), elements_max, stream_);
 }
 
@@ -419,12 +363,9 @@ absl::Status GpuDenseSession::Begin() {
 }
 
 absl::Status GpuDenseSession::MarkEndOfRun() {
-  if (run_ends_.size() == enqueued_) {
-    HPS_ASSIGN_OR_RETURN(CudaEvent event, MakeEvent());
-    run_ends_.push_back(std::move(event));
-  }
-  HPS_RETURN_IF_ERROR(
-      CudaStatus(cudaEventRecord(run_ends_[enqueued_].get(), stream_), "end of a run"));
+  HPS_CHECK(enqueued_ - ended_ < run_ends_.size());
+  HPS_RETURN_IF_ERROR(CudaStatus(
+      cudaEventRecord(run_ends_[enqueued_ % run_ends_.size()].get(), stream_), "end of a run"));
   ++enqueued_;
   return absl::OkStatus();
 }
@@ -432,8 +373,8 @@ absl::Status GpuDenseSession::MarkEndOfRun() {
 // Waits for runs [0, end), whose ends are marked, for each at most `run_max`.
 absl::Status GpuDenseSession::WaitForRuns(size_t end, Duration run_max) {
   for (; ended_ < end; ++ended_) {
-    HPS_RETURN_IF_ERROR(WaitFor(run_ends_[ended_].get(), DeadlineAfter(RealClock(), run_max),
-                                "a dense network on the GPU"));
+    HPS_RETURN_IF_ERROR(WaitFor(run_ends_[ended_ % run_ends_.size()].get(),
+                                DeadlineAfter(RealClock(), run_max), "a dense network on the GPU"));
   }
   return absl::OkStatus();
 }
@@ -458,7 +399,7 @@ absl::Status GpuDenseSession::CopyOutputs(const SampleRange& run) {
         cudaMemcpyAsync(outputs_.data() + at + OutputBytes(i, run.begin), session_->output(i),
                         OutputBytes(i, run.count), cudaMemcpyDeviceToHost, stream_),
         "copy of a network's output"));
-    at += Aligned(OutputBytes(i, samples_));
+    at += AlignedForInput(OutputBytes(i, samples_));
   }
   return absl::OkStatus();
 }
@@ -472,7 +413,7 @@ absl::Status GpuDenseSession::End(std::span<std::byte* const> outputs) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     const uint64_t bytes = OutputBytes(i, samples_);
     std::memcpy(outputs[i], outputs_.data() + at, bytes);
-    at += Aligned(bytes);
+    at += AlignedForInput(bytes);
   }
   return absl::OkStatus();
 }

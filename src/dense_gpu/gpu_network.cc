@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
 #include "dense_gpu/kernels/short_floats.h"
+#include "dense_gpu/session_sizes.h"
 #include "dense_plan/plan_passes.h"
 #include "l1_gpu/cuda_status.h"
 
@@ -14,16 +15,19 @@ namespace hps {
 namespace {
 
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // NVIDIA's advice for Hopper
-constexpr uint64_t kInputAlignment = 16;
 
 template <typename T>
-absl::StatusOr<DeviceBuffer> CopyToDevice(const char* what, const std::vector<T>& values) {
-  HPS_ASSIGN_OR_RETURN(DeviceBuffer buffer, MakeDeviceBuffer(what, values.size() * sizeof(T)));
-  if (values.empty()) return buffer;
-  HPS_RETURN_IF_ERROR(CudaStatus(
-      cudaMemcpy(buffer.data(), values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice),
-      what));
-  return buffer;
+absl::Status CopyToDevice(const char* what, const std::vector<T>& values, const SetUpStream& set_up,
+                          DeviceBuffer& to) {
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(values));
+  HPS_ASSIGN_OR_RETURN(to, MakeDeviceBuffer(what, bytes.size()));
+  return set_up.Copy(bytes, to.data(), what);
+}
+
+// To free what a device that hangs may still use would wait for ever.
+template <typename T>
+void LeakIfLate(const absl::Status& set_up, std::unique_ptr<T>& made) {
+  if (absl::IsDeadlineExceeded(set_up)) (void)made.release();
 }
 
 bool HasShortElements(DenseMath math) {
@@ -54,13 +58,15 @@ std::vector<OnnxElement> ElementsOfBuffers(const DensePlan& plan, DenseMath math
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GpuNetwork>> GpuNetwork::Make(DensePlan plan,
-                                                             const GpuNetworkOptions& options) {
+                                                             const DeviceDenseOptions& options) {
   if (plan.inputs.size() > kStepInputsMax) {
     return absl::UnimplementedError(absl::StrCat(
         "it has ", plan.inputs.size(), " inputs; on the GPU the maximum is ", kStepInputsMax));
   }
   std::unique_ptr<GpuNetwork> network(new GpuNetwork(std::move(plan), options));
-  HPS_RETURN_IF_ERROR(network->SetUp());
+  const absl::Status set_up = network->SetUp();
+  LeakIfLate(set_up, network);
+  HPS_RETURN_IF_ERROR(set_up);
   return network;
 }
 
@@ -70,14 +76,15 @@ absl::Status GpuNetwork::SetUp() {
   const DeviceScope scope(options_.device);
   HPS_RETURN_IF_ERROR(scope.Check());
   HPS_RETURN_IF_ERROR(CublasStatus(cublas_->create(&handle_), "cuBLASLt"));
-  HPS_ASSIGN_OR_RETURN(weights_, CopyToDevice("weights of a dense network", plan_.weights));
+  constexpr const char* kWeights = "weights of a dense network";
+  HPS_ASSIGN_OR_RETURN(const SetUpStream set_up, SetUpStream::Make());
+  HPS_RETURN_IF_ERROR(CopyToDevice(kWeights, plan_.weights, set_up, weights_));
   if (HasShortElements(options_.math)) {
-    HPS_ASSIGN_OR_RETURN(short_weights_, CopyToDevice("weights of a dense network",
-                                                      Shortened(plan_.weights, options_.math)));
+    HPS_RETURN_IF_ERROR(
+        CopyToDevice(kWeights, Shortened(plan_.weights, options_.math), set_up, short_weights_));
   }
   buffer_elements_ = ElementsOfBuffers(plan_, options_.math);
-  HPS_ASSIGN_OR_RETURN(indices_, CopyToDevice("indices of a dense network", plan_.indices));
-  return absl::OkStatus();
+  return CopyToDevice("indices of a dense network", plan_.indices, set_up, indices_);
 }
 
 GpuNetwork::~GpuNetwork() {
@@ -89,11 +96,6 @@ GpuNetwork::~GpuNetwork() {
   indices_ = DeviceBuffer();
 }
 
-uint64_t GpuNetwork::BufferBytes(uint32_t batch) const {
-  return static_cast<uint64_t>(plan_.arena_elements + plan_.padded_elements) *
-         std::bit_ceil(uint64_t{batch}) * sizeof(float);
-}
-
 absl::StatusOr<std::unique_ptr<GpuNetworkSession>> GpuNetwork::NewSession() {
   return NewSession(options_.batch_max);
 }
@@ -102,7 +104,9 @@ absl::StatusOr<std::unique_ptr<GpuNetworkSession>> GpuNetwork::NewSession(uint32
   const DeviceScope scope(options_.device);
   HPS_RETURN_IF_ERROR(scope.Check());
   std::unique_ptr<GpuNetworkSession> session(new GpuNetworkSession(*this));
-  HPS_RETURN_IF_ERROR(session->SetUp(batch_max));
+  const absl::Status set_up = session->SetUp(batch_max);
+  LeakIfLate(set_up, session);
+  HPS_RETURN_IF_ERROR(set_up);
   return session;
 }
 
@@ -112,6 +116,7 @@ absl::Status GpuNetworkSession::SetUp(uint32_t samples) {
   const auto bytes = [batch_max](int64_t elements) {
     return static_cast<uint64_t>(elements) * batch_max * sizeof(float);
   };
+  HPS_ASSIGN_OR_RETURN(set_up_, SetUpStream::Make());
   HPS_ASSIGN_OR_RETURN(arena_,
                        MakeDeviceBuffer("buffers of a dense network", bytes(plan.arena_elements)));
   HPS_ASSIGN_OR_RETURN(padded_,
@@ -121,8 +126,11 @@ absl::Status GpuNetworkSession::SetUp(uint32_t samples) {
                        MakeDeviceBuffer("arguments of a dense network", sizeof(RunArguments)));
   if (padded_.bytes() > 0) {
     HPS_RETURN_IF_ERROR(
-        CudaStatus(cudaMemset(padded_.data(), 0, padded_.bytes()), "zeros of a dense network"));
+        CudaStatus(cudaMemsetAsync(padded_.data(), 0, padded_.bytes(), set_up_.get()),
+                   "zeros of a dense network"));
   }
+  // Loads the kernel; else the first run would.
+  HPS_RETURN_IF_ERROR(LaunchSetArguments({}, 0, arguments_.at<RunArguments>(0), set_up_.get()));
   const GpuPlanPlace place{
       .plan = &plan,
       .weights = network_.weights_.at<float>(0),
@@ -133,9 +141,12 @@ absl::Status GpuNetworkSession::SetUp(uint32_t samples) {
       .padded = padded_.data(),
       .batch_max = batch_max,
       .arguments = arguments_.at<RunArguments>(0),
-      .workspace = {.data = workspace_.data(), .bytes = workspace_.bytes()},
-      .cublas = network_.cublas_,
-      .handle = network_.handle_,
+      .products = {.cublas = network_.cublas_,
+                   .handle = network_.handle_,
+                   .workspace = {.data = workspace_.data(), .bytes = workspace_.bytes()},
+                   .choices = &network_.gemm_choices_,
+                   .set_up = &set_up_},
+      .set_up = &set_up_,
       .math = network_.options_.math,
   };
   for (uint32_t size = 1; size != 0 && size <= batch_max; size *= 2) {
@@ -143,7 +154,7 @@ absl::Status GpuNetworkSession::SetUp(uint32_t samples) {
     batches_.push_back(std::move(batch));
   }
   // The zeros are set before another stream may run.
-  return CudaStatus(cudaStreamSynchronize(cudaStreamLegacy), "set-up of a dense network");
+  return set_up_.Wait("set-up of a dense network");
 }
 
 absl::StatusOr<GpuBatch*> GpuNetworkSession::BatchOf(uint32_t batch) {

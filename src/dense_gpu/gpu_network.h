@@ -17,65 +17,55 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/byte_budget.h"
+#include "dense/dense_network.h"
 #include "dense_gpu/cublas.h"
 #include "dense_gpu/gemm.h"
 #include "dense_gpu/gpu_batch.h"
 #include "dense_gpu/kernels/steps.h"
+#include "dense_gpu/set_up_stream.h"
 #include "dense_plan/plan.h"
 #include "hps/dense_math.h"
 #include "l1_gpu/cuda_resources.h"
 
 namespace hps {
 
-struct GpuNetworkOptions {
-  int device = 0;
-  uint32_t batch_max = 4096;
-  DenseMath math = DenseMath::kFloat32;
-  // Of the buffers between the layers. A GpuDenseSession cuts large calls into runs of batch_max
-  // samples or, if the buffers of more samples fit in here and in half of the device's free memory,
-  // into fewer and larger runs.
-  uint64_t buffer_bytes_max = uint64_t{192} << 20;
-  std::shared_ptr<ByteBudget> row_budget{};  // DeviceDenseOptions::row_budget
-};
-
 class GpuNetworkSession;
 
 class GpuNetwork {
  public:
   // Copies the weights to the device. Errors: UNAVAILABLE (no device, no cuBLASLt), UNIMPLEMENTED
-  // (more inputs or dimensions than the kernels take), RESOURCE_EXHAUSTED, INTERNAL.
+  // (more inputs or dimensions than the kernels take), RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED (the
+  // device hangs), INTERNAL.
   static absl::StatusOr<std::unique_ptr<GpuNetwork>> Make(DensePlan plan,
-                                                          const GpuNetworkOptions& options);
+                                                          const DeviceDenseOptions& options);
   ~GpuNetwork();
   GpuNetwork(const GpuNetwork&) = delete;
   GpuNetwork& operator=(const GpuNetwork&) = delete;
 
   const DensePlan& plan() const { return plan_; }
-  const GpuNetworkOptions& options() const { return options_; }
+  const DeviceDenseOptions& options() const { return options_; }
 
-  // Bytes of a session's buffers between the layers, for runs of up to `batch` samples.
-  uint64_t BufferBytes(uint32_t batch) const;
-
-  // For runs of up to options().batch_max samples, or `batch_max`. Chooses the algorithms of GEMMs
-  // and records the graphs: takes some 10 ms per batch size. Errors: RESOURCE_EXHAUSTED, INTERNAL.
+  // For runs of up to options().batch_max samples, or `batch_max`. Records the graphs; the first
+  // session chooses the algorithms of GEMMs, which takes some 10 ms per batch size. Errors:
+  // RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED (the device hangs), INTERNAL.
   absl::StatusOr<std::unique_ptr<GpuNetworkSession>> NewSession();
   absl::StatusOr<std::unique_ptr<GpuNetworkSession>> NewSession(uint32_t batch_max);
 
  private:
   friend class GpuNetworkSession;
-  GpuNetwork(DensePlan plan, const GpuNetworkOptions& options)
+  GpuNetwork(DensePlan plan, const DeviceDenseOptions& options)
       : plan_(std::move(plan)), options_(options) {}
   absl::Status SetUp();
 
   const DensePlan plan_;
-  const GpuNetworkOptions options_;
+  const DeviceDenseOptions options_;
   const Cublas* cublas_ = nullptr;
   cublasLtHandle_t handle_ = nullptr;
   DeviceBuffer weights_;
   DeviceBuffer short_weights_;  // the same in 16 bits, if the math has them
   DeviceBuffer indices_;
   std::vector<OnnxElement> buffer_elements_;
+  GemmChoices gemm_choices_;
 };
 
 class GpuNetworkSession {
@@ -98,11 +88,12 @@ class GpuNetworkSession {
 
  private:
   friend class GpuNetwork;
-  explicit GpuNetworkSession(const GpuNetwork& network) : network_(network) {}
+  explicit GpuNetworkSession(GpuNetwork& network) : network_(network) {}
   absl::Status SetUp(uint32_t samples);
   absl::StatusOr<GpuBatch*> BatchOf(uint32_t batch);
 
-  const GpuNetwork& network_;
+  GpuNetwork& network_;
+  SetUpStream set_up_;
   DeviceBuffer arena_;
   DeviceBuffer padded_;  // with the zeros behind rows
   DeviceBuffer workspace_;

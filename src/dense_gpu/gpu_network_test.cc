@@ -113,7 +113,7 @@ void CheckRun(const DensePlan& plan, GpuNetworkSession& session, int64_t batch, 
   }
 }
 
-std::unique_ptr<GpuNetwork> Make(const DensePlan& plan, const GpuNetworkOptions& options) {
+std::unique_ptr<GpuNetwork> Make(const DensePlan& plan, const DeviceDenseOptions& options) {
   auto network = GpuNetwork::Make(plan, options);
   EXPECT_TRUE(network.ok()) << network.status();
   return network.ok() ? *std::move(network) : nullptr;
@@ -293,6 +293,22 @@ TEST_F(GpuNetworksTest, SessionsShareANetwork) {
   for (const int64_t batch : {4, 9}) {
     CheckRun(plan, **first, batch, 2e-5);
     CheckRun(plan, **second, batch, 2e-5);
+  }
+}
+
+// Products large enough for a measurement: the second session takes the first one's choice.
+TEST_F(GpuNetworksTest, SessionsComputeBitwiseTheSame) {
+  const DensePlan plan = PlanOf(ChainOfLayers(3, 1024));
+  const auto network = Make(plan, {.batch_max = 256, .math = DenseMath::kTf32});
+  ASSERT_NE(network, nullptr);
+  const auto first = network->NewSession();
+  ASSERT_TRUE(first.ok()) << first.status();
+  for (const int64_t batch : {1, 100, 256}) {
+    SCOPED_TRACE(batch);
+    const auto second = network->NewSession();
+    ASSERT_TRUE(second.ok()) << second.status();
+    const auto inputs = RandomInputs(plan, batch, 5);
+    EXPECT_EQ(RunOnGpu(**first, plan, batch, inputs), RunOnGpu(**second, plan, batch, inputs));
   }
 }
 

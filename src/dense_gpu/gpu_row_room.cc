@@ -1,7 +1,5 @@
 #include "dense_gpu/gpu_row_room.h"
 
-#include <algorithm>
-#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -16,39 +14,13 @@ namespace {
 constexpr Duration kEarlierWorkMax = std::chrono::milliseconds(100);
 constexpr Duration kStatusesMax = std::chrono::seconds(1);
 
-constexpr uint64_t kBufferBytesMin = uint64_t{64} << 10;
-// A buffer of more is given back when a batch takes a quarter of it or less.
-constexpr uint64_t kBufferBytesKept = uint64_t{64} << 20;
-
-bool Suits(uint64_t has, uint64_t wanted) {
-  return has >= wanted && (has <= kBufferBytesKept || wanted > has / 4);
-}
-
-uint64_t SizeFor(uint64_t wanted) { return std::bit_ceil(std::max(wanted, kBufferBytesMin)); }
-
 }  // namespace
 
-absl::Status GrowDeviceBuffer(DeviceBuffer& buffer, const char* what, uint64_t bytes,
-                              cudaStream_t stream) {
-  if (bytes == 0 || Suits(buffer.bytes(), bytes)) return absl::OkStatus();
-  HPS_RETURN_IF_ERROR(FreeInOrder(std::exchange(buffer, DeviceBuffer()), stream));
-  HPS_ASSIGN_OR_RETURN(buffer, MakeDeviceBufferInOrder(what, SizeFor(bytes), stream));
-  return absl::OkStatus();
-}
-
-absl::Status GrowPinnedBuffer(PinnedBuffer& buffer, const char* what, uint64_t bytes) {
-  if (bytes == 0 || Suits(buffer.bytes(), bytes)) return absl::OkStatus();
-  buffer = PinnedBuffer();
-  HPS_ASSIGN_OR_RETURN(buffer, MakePinnedBuffer(what, SizeFor(bytes)));
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::unique_ptr<GpuRowRoom>> GpuRowRoom::Create(int device,
-                                                               std::shared_ptr<ByteBudget> budget,
+absl::StatusOr<std::unique_ptr<GpuRowRoom>> GpuRowRoom::Create(const DeviceDenseOptions& options,
                                                                ForkJoinPool* copy_teams) {
-  const DeviceScope scope(device);
+  const DeviceScope scope(options.device);
   HPS_RETURN_IF_ERROR(scope.Check());
-  std::unique_ptr<GpuRowRoom> room(new GpuRowRoom(device, std::move(budget), copy_teams));
+  std::unique_ptr<GpuRowRoom> room(new GpuRowRoom(options, copy_teams));
   HPS_RETURN_IF_ERROR(room->SetUp());
   return room;
 }
@@ -59,23 +31,31 @@ absl::Status GpuRowRoom::SetUp() {
   HPS_ASSIGN_OR_RETURN(network_stream_, MakeStream(StreamPriority::kLow));
   HPS_ASSIGN_OR_RETURN(passed_, MakeEvent());
   HPS_ASSIGN_OR_RETURN(network_passed_, MakeEvent());
+  if (options_.row_budget != nullptr) {
+    HPS_ASSIGN_OR_RETURN(ByteBudget::Lease lease, options_.row_budget->Lend(options_.row_bytes));
+    lease_.emplace(std::move(lease));
+  }
+  HPS_ASSIGN_OR_RETURN(rows_, MakeDeviceBuffer("rows of a batch", options_.row_bytes));
+  HPS_ASSIGN_OR_RETURN(keys_, MakeDeviceBuffer("keys of a batch", StatusesAt() + keys_max()));
+  HPS_ASSIGN_OR_RETURN(host_, MakePinnedBuffer("keys of a batch", keys_max() * sizeof(Key)));
   return absl::OkStatus();
 }
 
+// Behind the keys, whose 8 bytes each are a multiple of theirs.
+uint64_t GpuRowRoom::StatusesAt() const { return (keys_max() * sizeof(Key) + 255) / 256 * 256; }
+
 GpuRowRoom::~GpuRowRoom() {
   if (network_passed_ == nullptr) return;  // the set-up failed
-  const DeviceScope scope(device_);
+  const DeviceScope scope(options_.device);
   if (absl::IsDeadlineExceeded(WaitUntilIdle(kStatusesMax, "earlier work"))) {
     host_.Leak();
     keys_.Leak();
-    for (Rows& rows : rows_) {
-      rows.buffer.Leak();
-      if (rows.lease.has_value()) rows.lease->Leak();
-    }
+    rows_.Leak();
+    if (lease_.has_value()) lease_->Leak();
   }
   host_ = PinnedBuffer();
   keys_ = DeviceBuffer();
-  for (Rows& rows : rows_) rows.buffer = DeviceBuffer();
+  rows_ = DeviceBuffer();
 }
 
 absl::StatusOr<cudaStream_t> GpuRowRoom::NetworkStream() {
@@ -106,82 +86,57 @@ absl::Status GpuRowRoom::WaitForStream(Duration timeout, const char* what) {
   return WaitFor(passed_.get(), DeadlineAfter(RealClock(), timeout), what);
 }
 
-absl::Status GpuRowRoom::FreeRows(Rows& rows) {
-  HPS_RETURN_IF_ERROR(FreeInOrder(std::exchange(rows.buffer, DeviceBuffer()), stream_.get()));
-  rows.lease.reset();
-  return absl::OkStatus();
-}
-
-// The memory of an earlier batch goes back before more is asked for, and so does its part of the
-// budget.
-absl::Status GpuRowRoom::GrowRows(Rows& rows, uint64_t row_bytes) {
-  if (row_bytes == 0 || Suits(rows.buffer.bytes(), row_bytes)) return absl::OkStatus();
-  HPS_RETURN_IF_ERROR(FreeRows(rows));
-  if (budget_ != nullptr) {
-    HPS_ASSIGN_OR_RETURN(ByteBudget::Lease lease, budget_->Lend(SizeFor(row_bytes)));
-    rows.lease.emplace(std::move(lease));
-  }
-  return GrowDeviceBuffer(rows.buffer, "rows of a batch", row_bytes, stream_.get());
+absl::Status GpuRowRoom::CheckFits(std::span<const KeyPiece> pieces, uint64_t row_bytes,
+                                   uint64_t row_bytes_max) const {
+  uint64_t key_count = 0;
+  for (const KeyPiece& piece : pieces) key_count += piece.key_count;
+  if (key_count <= keys_max() && row_bytes <= row_bytes_max) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(key_count, " keys with rows of ", row_bytes,
+                                                   " bytes; on the device a batch, or "
+                                                   "a part of it, has room for ",
+                                                   keys_max(), " keys and ", row_bytes_max,
+                                                   " bytes"));
 }
 
 absl::StatusOr<RowRoom::Room> GpuRowRoom::Make(std::span<const KeyPiece> pieces,
                                                uint64_t row_bytes) {
-  const DeviceScope scope(device_);
+  HPS_RETURN_IF_ERROR(CheckFits(pieces, row_bytes, this->row_bytes()));
+  const DeviceScope scope(options_.device);
   HPS_RETURN_IF_ERROR(scope.Check());
   HPS_RETURN_IF_ERROR(WaitUntilIdle(kEarlierWorkMax, "earlier work on rows"));
-  // Large memory of a batch in parts.
-  for (size_t i = 1; i < rows_.size(); ++i)
-    if (rows_[i].buffer.bytes() > kBufferBytesKept) HPS_RETURN_IF_ERROR(FreeRows(rows_[i]));
-  return MakeIn(rows_.front(), pieces, row_bytes);
+  return MakeAt(0, pieces);
 }
 
 absl::StatusOr<RowRoom::Room> GpuRowRoom::MakePart(std::span<const KeyPiece> pieces,
                                                    uint64_t row_bytes, size_t part) {
-  const DeviceScope scope(device_);
+  HPS_RETURN_IF_ERROR(CheckFits(pieces, row_bytes, part_row_bytes()));
+  const DeviceScope scope(options_.device);
   HPS_RETURN_IF_ERROR(scope.Check());
   HPS_RETURN_IF_ERROR(WaitForStream(kEarlierWorkMax, "earlier work on rows"));
-  return MakeIn(rows_[part % kPartsMax], pieces, row_bytes);
+  return MakeAt(part % kPartsMax * part_row_bytes(), pieces);
 }
 
-absl::StatusOr<RowRoom::Room> GpuRowRoom::MakeIn(Rows& rows, std::span<const KeyPiece> pieces,
-                                                 uint64_t row_bytes) {
-  if (row_bytes > kRowBytesMax) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "rows of ", row_bytes, " bytes; a batch has room for ", kRowBytesMax, " on the device"));
-  }
-  size_t key_count = 0;
-  for (const KeyPiece& piece : pieces) key_count += piece.key_count;
-  const uint64_t key_bytes = key_count * sizeof(Key);
-  HPS_RETURN_IF_ERROR(GrowPinnedBuffer(host_, "keys of a batch", key_bytes));
-  // The statuses lie behind the keys, whose 8 bytes each are a multiple of theirs.
-  const uint64_t statuses_at = (key_bytes + 255) / 256 * 256;
-  HPS_RETURN_IF_ERROR(
-      GrowDeviceBuffer(keys_, "keys of a batch", statuses_at + key_count, stream_.get()));
-  HPS_RETURN_IF_ERROR(GrowRows(rows, row_bytes));
-  HPS_RETURN_IF_ERROR(SendKeys(pieces));
-  return Room{.keys = keys_.at<const Key>(0),
-              .rows = rows.buffer.data(),
-              .statuses = keys_.at<KeyStatus>(statuses_at)};
-}
-
-absl::Status GpuRowRoom::SendKeys(std::span<const KeyPiece> pieces) {
+absl::StatusOr<RowRoom::Room> GpuRowRoom::MakeAt(uint64_t rows_at,
+                                                 std::span<const KeyPiece> pieces) {
   key_pieces_.clear();
   for (const KeyPiece& piece : pieces)
     key_pieces_.emplace_back(piece.keys, piece.key_count * sizeof(Key));
-  return key_copy_.Run(key_pieces_, host_.data(), [this](size_t begin, size_t end) {
+  HPS_RETURN_IF_ERROR(key_copy_.Run(key_pieces_, host_.data(), [this](size_t begin, size_t end) {
     return CudaStatus(cudaMemcpyAsync(keys_.data() + begin, host_.data() + begin, end - begin,
                                       cudaMemcpyHostToDevice, stream_.get()),
                       "copy of a batch's keys");
-  });
+  }));
+  return Room{.keys = keys_.at<const Key>(0),
+              .rows = rows_.data() + rows_at,
+              .statuses = keys_.at<KeyStatus>(StatusesAt())};
 }
 
 absl::Status GpuRowRoom::ReadStatuses(std::span<KeyStatus> to) {
-  const DeviceScope scope(device_);
+  const DeviceScope scope(options_.device);
   HPS_RETURN_IF_ERROR(scope.Check());
   // The keys have left this memory: their lookup has returned.
-  HPS_CHECK(to.size() * sizeof(Key) <= host_.bytes());
-  const uint64_t statuses_at = (to.size() * sizeof(Key) + 255) / 256 * 256;
-  HPS_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(host_.data(), keys_.data() + statuses_at,
+  HPS_CHECK(to.size() <= keys_max());
+  HPS_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(host_.data(), keys_.data() + StatusesAt(),
                                                  to.size(), cudaMemcpyDeviceToHost, stream_.get()),
                                  "copy of a batch's statuses"));
   HPS_RETURN_IF_ERROR(WaitUntilIdle(kStatusesMax, "a batch's statuses"));

@@ -1,18 +1,16 @@
 // Room for the rows of a batch on a GPU, and the stream on which they are looked up and read; for
-// batches in parts, a second stream on which they are read.
+// batches in parts, a second stream on which they are read. All of it is made by Create.
 //
 // Not thread-safe.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,6 +18,7 @@
 #include "base/byte_budget.h"
 #include "base/clock.h"
 #include "base/fork_join_team.h"
+#include "dense/dense_network.h"
 #include "dense/device_rows.h"
 #include "dense/piece_copy.h"
 #include "l1_gpu/cuda_resources.h"
@@ -28,14 +27,16 @@ namespace hps {
 
 class GpuRowRoom final : public RowRoom {
  public:
-  // `budget`: of the rows in all rooms of the device; null: they take what there is. `copy_teams`:
-  // borrowed; helpers that copy keys; null = none. Errors: UNAVAILABLE (no such device), INTERNAL.
-  static absl::StatusOr<std::unique_ptr<GpuRowRoom>> Create(int device,
-                                                            std::shared_ptr<ByteBudget> budget,
+  // Of the options, takes the device, keys_max, row_bytes and row_budget. `copy_teams`: borrowed;
+  // helpers that copy keys; null = none. Errors: RESOURCE_EXHAUSTED (no memory, or none left in the
+  // budget), UNAVAILABLE (no such device), INTERNAL.
+  static absl::StatusOr<std::unique_ptr<GpuRowRoom>> Create(const DeviceDenseOptions& options,
                                                             ForkJoinPool* copy_teams);
   // Leaks the memory of a device that hangs: to free it would wait for ever.
   ~GpuRowRoom() override;
 
+  uint64_t keys_max() const override { return options_.keys_max; }
+  uint64_t row_bytes() const override { return options_.row_bytes; }
   Stream stream() const override { return {stream_.get()}; }
   absl::StatusOr<Room> Make(std::span<const KeyPiece> pieces, uint64_t row_bytes) override;
   absl::StatusOr<Room> MakePart(std::span<const KeyPiece> pieces, uint64_t row_bytes,
@@ -51,23 +52,18 @@ class GpuRowRoom final : public RowRoom {
   absl::Status WaitUntilIdle(Duration timeout, const char* what);
 
  private:
-  GpuRowRoom(int device, std::shared_ptr<ByteBudget> budget, ForkJoinPool* copy_teams)
-      : device_(device), budget_(std::move(budget)), key_copy_(copy_teams) {}
-  struct Rows {
-    DeviceBuffer buffer;
-    std::optional<ByteBudget::Lease> lease;
-  };
+  GpuRowRoom(const DeviceDenseOptions& options, ForkJoinPool* copy_teams)
+      : options_(options), key_copy_(copy_teams) {}
 
   absl::Status SetUp();
   absl::Status JoinNetworkStream();
   absl::Status WaitForStream(Duration timeout, const char* what);
-  absl::StatusOr<Room> MakeIn(Rows& rows, std::span<const KeyPiece> pieces, uint64_t row_bytes);
-  absl::Status FreeRows(Rows& rows);
-  absl::Status GrowRows(Rows& rows, uint64_t row_bytes);
-  absl::Status SendKeys(std::span<const KeyPiece> pieces);
+  absl::Status CheckFits(std::span<const KeyPiece> pieces, uint64_t row_bytes,
+                         uint64_t row_bytes_max) const;
+  absl::StatusOr<Room> MakeAt(uint64_t rows_at, std::span<const KeyPiece> pieces);
+  uint64_t StatusesAt() const;
 
-  const int device_;
-  const std::shared_ptr<ByteBudget> budget_;
+  const DeviceDenseOptions options_;
   CudaStream stream_;
   CudaStream network_stream_;
   CudaEvent passed_;               // by stream_
@@ -77,15 +73,8 @@ class GpuRowRoom final : public RowRoom {
   std::vector<PieceCopy::Piece> key_pieces_;
   PinnedBuffer host_;  // keys on their way to the device, or statuses on theirs to the host
   DeviceBuffer keys_;  // and statuses
-  std::array<Rows, kPartsMax> rows_;  // of a whole batch: the first
+  DeviceBuffer rows_;
+  std::optional<ByteBudget::Lease> lease_;  // of rows_
 };
-
-// Makes a buffer large enough, for later work on `stream`; what it held is gone where it was not.
-// Memory of a batch that was much larger than this one is given back. Errors: RESOURCE_EXHAUSTED,
-// INTERNAL.
-absl::Status GrowDeviceBuffer(DeviceBuffer& buffer, const char* what, uint64_t bytes,
-                              cudaStream_t stream);
-// The same of pinned memory. REQUIRES: no work uses it any more.
-absl::Status GrowPinnedBuffer(PinnedBuffer& buffer, const char* what, uint64_t bytes);
 
 }  // namespace hps

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -45,7 +46,7 @@ class GpuRowRoomTest : public ::testing::Test {
 
 // The keys of large batches go there in several copies.
 TEST_F(GpuRowRoomTest, KeysOfBatchesOfAllSizesGoToTheDevice) {
-  const auto room = GpuRowRoom::Create(0, nullptr, nullptr);
+  const auto room = GpuRowRoom::Create({.keys_max = 1'703'936}, nullptr);
   ASSERT_TRUE(room.ok()) << room.status();
   Key first = 0;
   for (const size_t count : {1, 33, 65'536, 131'073, 1'703'936, 26, 1'000'003})
@@ -54,11 +55,12 @@ TEST_F(GpuRowRoomTest, KeysOfBatchesOfAllSizesGoToTheDevice) {
 
 // Catches: rows of a part in the memory of another one that the network has not read.
 TEST_F(GpuRowRoomTest, PartsHaveRowsOfTheirOwnThatTheNetworkReadsOnAnotherStream) {
-  const auto made = GpuRowRoom::Create(0, nullptr, nullptr);
+  const auto made = GpuRowRoom::Create({.row_bytes = uint64_t{300} << 20}, nullptr);
   ASSERT_TRUE(made.ok()) << made.status();
   GpuRowRoom& room = **made;
   const auto lookups = static_cast<cudaStream_t>(room.stream().handle);
-  const uint64_t bytes = uint64_t{100} << 20;  // more than a small batch keeps
+  const uint64_t bytes = room.part_row_bytes();
+  EXPECT_EQ(bytes, uint64_t{100} << 20);
   std::vector<std::vector<std::byte>> read(RowRoom::kPartsMax, std::vector<std::byte>(bytes));
   for (int batch = 0; batch < 2; ++batch) {
     std::vector<std::byte*> rows;
@@ -88,24 +90,41 @@ TEST_F(GpuRowRoomTest, PartsHaveRowsOfTheirOwnThatTheNetworkReadsOnAnotherStream
   }
 }
 
-TEST_F(GpuRowRoomTest, ASmallBatchGivesBackTheMemoryOfParts) {
-  const uint64_t bytes = uint64_t{100} << 20;
-  const auto budget = std::make_shared<ByteBudget>("rows", uint64_t{512} << 20);
-  const auto in_parts = GpuRowRoom::Create(0, budget, nullptr);
-  const auto other = GpuRowRoom::Create(0, budget, nullptr);
-  ASSERT_TRUE(in_parts.ok() && other.ok());
-  for (size_t part = 0; part < RowRoom::kPartsMax; ++part)
-    ASSERT_TRUE((*in_parts)->MakePart({}, bytes, part).ok());
-  EXPECT_EQ((*other)->Make({}, 4 * bytes).status().code(), absl::StatusCode::kResourceExhausted);
-  ASSERT_TRUE((*in_parts)->Make({}, 4096).ok());
-  EXPECT_TRUE((*other)->Make({}, uint64_t{256} << 20).ok());
+TEST_F(GpuRowRoomTest, TakesNoMoreThanItHasRoomFor) {
+  const auto made = GpuRowRoom::Create({.keys_max = 100, .row_bytes = 3 * 1024 + 700}, nullptr);
+  ASSERT_TRUE(made.ok()) << made.status();
+  GpuRowRoom& room = **made;
+  EXPECT_EQ(room.part_row_bytes(), uint64_t{1024});
+  const std::vector<Key> keys(101, 7);
+  const auto bytes = std::as_bytes(std::span(keys)).data();
+  const KeyPiece most[] = {{.keys = bytes, .key_count = 60}, {.keys = bytes, .key_count = 40}};
+  const KeyPiece more[] = {{.keys = bytes, .key_count = 60}, {.keys = bytes, .key_count = 41}};
+  EXPECT_TRUE(room.Make(most, room.row_bytes()).ok());
+  EXPECT_TRUE(room.MakePart(most, 1024, 2).ok());
+  for (const absl::Status& refused :
+       {room.Make(more, 0).status(), room.Make(most, room.row_bytes() + 1).status(),
+        room.MakePart(more, 0, 0).status(), room.MakePart(most, 1025, 0).status()})
+    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+}
+
+TEST_F(GpuRowRoomTest, RoomsTakeTheirRowsFromABudget) {
+  const uint64_t bytes = uint64_t{1} << 20;
+  const auto budget = std::make_shared<ByteBudget>("rows", 5 * bytes / 2);
+  const DeviceDenseOptions options = {.row_bytes = bytes, .row_budget = budget};
+  auto first = GpuRowRoom::Create(options, nullptr);
+  const auto second = GpuRowRoom::Create(options, nullptr);
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(GpuRowRoom::Create(options, nullptr).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  first->reset();
+  EXPECT_TRUE(GpuRowRoom::Create(options, nullptr).ok());
 }
 
 TEST_F(GpuRowRoomTest, RoomsOfSeveralThreadsDoNotDisturbEachOther) {
   std::vector<std::thread> threads;
   for (Key i = 0; i < 4; ++i) {
     threads.emplace_back([i] {
-      const auto room = GpuRowRoom::Create(0, nullptr, nullptr);
+      const auto room = GpuRowRoom::Create({.keys_max = 400'000}, nullptr);
       ASSERT_TRUE(room.ok()) << room.status();
       for (int run = 0; run < 5; ++run) CheckKeys(**room, 400'000, i);
     });

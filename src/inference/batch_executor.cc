@@ -1,6 +1,7 @@
 #include "inference/batch_executor.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -139,10 +140,46 @@ BatchExecutor::OnDevice BatchExecutor::LookUpOnDevice(ModelVersion& version, Loo
 }
 
 bool BatchExecutor::IsForParts(PredictionSession& network, Plans plans) const {
-  const uint64_t samples = options_.part_samples;
-  if (samples == 0 || plans.size() != 1) return false;
-  const Prediction& prediction = plans.front()->prediction;
-  return prediction.batch / 2 >= samples && network.TakesParts(prediction);
+  if (options_.part_samples == 0 || plans.size() != 1) return false;
+  const ExecutionPlan& plan = *plans.front();
+  if (!network.TakesParts(plan.prediction)) return false;
+  const RowRoom& room = *network.row_room();
+  const DeviceLookup::Size size = DeviceLookup::SizeOf(plan);
+  return plan.prediction.batch / 2 >= PartSamplesMax(network) || size.keys > room.keys_max() ||
+         size.row_bytes > room.row_bytes();
+}
+
+uint64_t BatchExecutor::PartSamplesMax(const PredictionSession& network) const {
+  return std::bit_floor(std::min(options_.part_samples, network.device_limits().part_samples_max));
+}
+
+// As many samples as fit into a part's room if all have as many keys.
+uint64_t BatchExecutor::PartSamples(PredictionSession& network, const ExecutionPlan& plan) const {
+  const RowRoom& room = *network.row_room();
+  const uint64_t batch = plan.prediction.batch;
+  const DeviceLookup::Size size = DeviceLookup::SizeOf(plan);
+  const uint64_t row_bytes_max = room.part_row_bytes();
+  const uint64_t slack = std::min(row_bytes_max, plan.parts.size() * RowRoom::kTableAlignment);
+  const uint64_t by_rows = (row_bytes_max - slack) * batch / std::max<uint64_t>(size.row_bytes, 1);
+  const uint64_t by_keys = room.keys_max() * batch / std::max<uint64_t>(size.keys, 1);
+  return std::bit_floor(
+      std::max<uint64_t>(1, std::min({PartSamplesMax(network), by_rows, by_keys})));
+}
+
+// Sets part_ to the plan of these samples, or of fewer where their bags have no room.
+absl::Status BatchExecutor::CutPart(const NetworkSignature& signature, const RowRoom& room,
+                                    const ExecutionPlan& plan, SampleRange samples) {
+  for (;; samples.count = std::bit_ceil(samples.count) / 2) {
+    CutPlan(signature, plan, samples, part_);
+    const DeviceLookup::Size size = DeviceLookup::SizeOf(part_);
+    if (size.keys <= room.keys_max() && size.row_bytes <= room.part_row_bytes())
+      return absl::OkStatus();
+    if (samples.count > 1) continue;
+    return absl::ResourceExhaustedError(
+        absl::StrCat("one sample has ", size.keys, " keys with rows of ", size.row_bytes,
+                     " bytes; a part of a request has room for ", room.keys_max(), " keys and ",
+                     room.part_row_bytes(), " bytes on the device"));
+  }
 }
 
 // Each part is looked up while the network runs for the parts before it.
@@ -155,17 +192,15 @@ absl::Status BatchExecutor::LookUpInParts(ModelVersion& version, LookupSession& 
   const uint64_t batch = plan.prediction.batch;
   plan.degraded_count = 0;
   HPS_RETURN_IF_ERROR(network.BeginParts(plan.prediction));
-  // Parts of one size: a last part of a few samples would take as long as they do.
-  const uint64_t part_count = (batch - 1) / options_.part_samples + 1;
-  const uint64_t part_samples = (batch - 1) / part_count + 1;
+  const uint64_t part_samples = PartSamples(network, plan);
   size_t number = 0;
-  for (uint64_t begin = 0; begin < batch; begin += part_samples) {
+  for (uint64_t begin = 0; begin < batch; begin += part_.prediction.batch) {
     if (IsUnwanted(limits)) {
       rows_ = RowsPlace::kLost;
       return absl::OkStatus();
     }
-    const uint64_t count = std::min(part_samples, batch - begin);
-    CutPlan(signature, plan, {.begin = begin, .count = count}, part_);
+    HPS_RETURN_IF_ERROR(CutPart(signature, *network.row_room(), plan,
+                                {.begin = begin, .count = std::min(part_samples, batch - begin)}));
     ExecutionPlan* const part = &part_;
     LookupCounts counts;
     HPS_RETURN_IF_ERROR(device_lookup_.Run(

@@ -7,9 +7,10 @@
 // does every batch of the next second.
 //
 // A large prediction that is alone goes through such a GPU in parts of its samples: while the
-// network runs for one part, the keys of the next go there and are looked up. Each part is one
-// lookup in the statistics. LookUp then also starts the network, and Predict waits for it. If a
-// part fails, the whole request takes its rows through the host.
+// network runs for one part, the keys of the next go there and are looked up. So does one whose
+// rows have no room there together. Each part is one lookup in the statistics. LookUp then also
+// starts the network, and Predict waits for it. If a part fails, the whole request takes its rows
+// through the host.
 //
 // One for each lookup slot, for one thread at a time. Allocates when it is made, and for requests
 // that are larger than those before.
@@ -41,7 +42,8 @@ class BatchExecutor {
     size_t slot = 0;      // of the versions' sessions that it uses
     size_t keys_max = 0;  // of one lookup; more keys are looked up in turn
     const Clock* clock = nullptr;
-    // Of a part at most, for predictions of twice as many or more; 0 = not in parts.
+    // Of a part at most, for predictions of twice as many or more; 0 = not in parts. Parts have a
+    // power of two of samples, as the graphs of the network's runs do.
     uint64_t part_samples = kPartSamples;
   };
   struct LookupLimits {
@@ -87,6 +89,10 @@ class BatchExecutor {
   OnDevice LookUpOnDevice(ModelVersion& version, LookupSession& session, Plans plans,
                           const LookupLimits& limits);
   bool IsForParts(PredictionSession& network, Plans plans) const;
+  uint64_t PartSamplesMax(const PredictionSession& network) const;
+  uint64_t PartSamples(PredictionSession& network, const ExecutionPlan& plan) const;
+  absl::Status CutPart(const NetworkSignature& signature, const RowRoom& room,
+                       const ExecutionPlan& plan, SampleRange samples);
   absl::Status LookUpInParts(ModelVersion& version, LookupSession& session,
                              PredictionSession& network, ExecutionPlan& plan,
                              const LookupLimits& limits);

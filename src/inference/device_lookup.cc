@@ -8,8 +8,10 @@
 namespace hps {
 namespace {
 
-// Rows of a table begin at a multiple of this: the network's kernels read them in vectors.
-constexpr uint64_t kTableAlignment = 256;
+uint64_t Aligned(uint64_t bytes) {
+  return (bytes + RowRoom::kTableAlignment - 1) / RowRoom::kTableAlignment *
+         RowRoom::kTableAlignment;
+}
 
 }  // namespace
 
@@ -20,6 +22,15 @@ bool DeviceLookup::Takes(Plans plans) {
              return part.rows().is_set() || DatatypeBytes(part.key_type) != sizeof(Key);
            });
   });
+}
+
+DeviceLookup::Size DeviceLookup::SizeOf(const ExecutionPlan& plan) {
+  Size size;
+  for (const TablePart& part : plan.parts) {
+    size.keys += part.key_count;
+    size.row_bytes += Aligned(part.key_count * part.row_bytes);
+  }
+  return size;
 }
 
 absl::Status DeviceLookup::Run(LookupSession& session, RowRoom& room, Plans plans,
@@ -58,8 +69,7 @@ void DeviceLookup::PlaceParts(Plans plans) {
   });
   for (size_t i = 0; i < parts_.size(); ++i) {
     const TablePart& part = *parts_[i].part;
-    if (i == 0 || parts_[i - 1].part->table != part.table)
-      row_bytes_ = (row_bytes_ + kTableAlignment - 1) / kTableAlignment * kTableAlignment;
+    if (i == 0 || parts_[i - 1].part->table != part.table) row_bytes_ = Aligned(row_bytes_);
     parts_[i].rows_at = row_bytes_;
     pieces_.push_back({.keys = part.keys, .key_count = part.key_count});
     key_count_ += part.key_count;

@@ -31,6 +31,13 @@ class DeviceLookup {
   // Whether only the network reads the plans' rows, and their keys have 64 bits.
   static bool Takes(Plans plans);
 
+  // What a plan's keys and rows take in a room, at most.
+  struct Size {
+    uint64_t keys = 0;
+    uint64_t row_bytes = 0;
+  };
+  static Size SizeOf(const ExecutionPlan& plan);
+
   // Writes the rows of all plans to `room`, sets where they are (TablePart::network_rows), and
   // counts in each plan the rows that have not come in time. REQUIRES: Takes; the session is on the
   // room's device; a part is a single plan. Errors: those of RowRoom::Make and of

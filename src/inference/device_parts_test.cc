@@ -1,4 +1,5 @@
 // Large predictions that go through a device in parts, against the host.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -13,7 +14,9 @@
 namespace hps {
 namespace {
 
-constexpr int64_t kPart = 7;  // samples
+using ::testing::ElementsAre;
+
+constexpr int64_t kPart = 8;  // samples
 
 class DevicePartsTest : public DeviceLookupFixture {
  protected:
@@ -25,11 +28,23 @@ class DevicePartsTest : public DeviceLookupFixture {
   // host.
   int PartsOf(const std::vector<Asked>& all) {
     machine_.parts = 0;
+    machine_.part_samples.clear();
     CheckSame(all);
     return machine_.parts;
   }
 
   static size_t KeyCount(const Asked& asked) { return asked.wide.size() + asked.narrow.size(); }
+
+  // A request whose samples have these numbers of keys of `wide`, and two of `narrow` each.
+  static Asked WithBags(const std::vector<int64_t>& bags) {
+    Asked asked = NewRequest(static_cast<int64_t>(bags.size()), false, 0);
+    for (const int64_t bag : bags) {
+      asked.offsets.push_back(static_cast<int64_t>(asked.wide.size()));
+      for (int64_t k = 0; k < bag; ++k) asked.wide.push_back((7 * bag + 31 * k) % kRows);
+    }
+    asked.offsets.push_back(static_cast<int64_t>(asked.wide.size()));
+    return asked;
+  }
 
   // Calls `then` when part number `part` of the next request is looked up.
   void AtLookupOf(uint64_t part, std::function<void()> then) {
@@ -42,7 +57,7 @@ class DevicePartsTest : public DeviceLookupFixture {
 // Catches: parts that begin at wrong rows, bags, inputs of the client or scores; rows of a part
 // that the next ones overwrite before the network has read them.
 TEST_P(DevicePartsTest, LargeRequestsGetTheScoresOfTheHost) {
-  for (const int64_t batch : {13, 14, 15, 20, 21, 22, 27, 28, 29, 70, 1000}) {
+  for (const int64_t batch : {15, 16, 17, 23, 24, 25, 31, 32, 33, 80, 1000}) {
     SCOPED_TRACE(batch);
     const int parts = batch < 2 * kPart ? 0 : static_cast<int>((batch + kPart - 1) / kPart);
     for (const auto& [ragged, bag] : {std::pair{true, 1}, {false, 1}, {false, 3}, {false, 0}}) {
@@ -181,6 +196,66 @@ TEST_P(DevicePartsTest, ARequestThatIsNotPredictedDoesNotDisturbTheNext) {
   }
 }
 
+// Rows have 16 bytes of `wide` and 12 of `narrow`.
+TEST_P(DevicePartsTest, ARequestWhoseRowsOrKeysHaveNoRoomTogetherIsInParts) {
+  if (on_gpu()) GTEST_SKIP() << "a GPU's room is larger";
+  const std::vector<Asked> one = {NewRequest(15, false, 2)};
+  EXPECT_EQ(PartsOf(one), 0);
+  // A whole request may take all of it: 15 x 512 bytes of `wide`, 15 x 24 of `narrow`.
+  machine_.room_row_bytes = 15 * 512 + 512;
+  EXPECT_EQ(PartsOf({NewRequest(15, false, 32)}), 0);
+  machine_.room_row_bytes = 15 * 512;
+  EXPECT_EQ(PartsOf({NewRequest(15, false, 32)}), 8);
+  EXPECT_THAT(machine_.part_samples, ElementsAre(2, 2, 2, 2, 2, 2, 2, 1));
+  machine_.room_row_bytes = uint64_t{1} << 20;
+  machine_.room_keys_max = 15 * 4;
+  EXPECT_EQ(PartsOf(one), 0);
+  machine_.room_keys_max = 15 * 4 - 1;
+  EXPECT_EQ(PartsOf(one), 2);
+  EXPECT_THAT(machine_.part_samples, ElementsAre(8, 7));
+  machine_.room_keys_max = 4 * 4;
+  EXPECT_EQ(PartsOf(one), 4);
+  EXPECT_THAT(machine_.part_samples, ElementsAre(4, 4, 4, 3));
+  EXPECT_EQ(machine_.runs_from_host, 0);
+}
+
+// Catches: parts that are cut by the mean of all samples where some have many more keys.
+TEST_P(DevicePartsTest, APartWhoseBagsHaveNoRoomIsHalved) {
+  if (on_gpu()) GTEST_SKIP() << "a GPU's room is larger";
+  std::vector<Asked> one = {WithBags({1, 1, 1, 1, 1, 1, 1, 1, 20, 1, 1, 1, 1, 1, 1, 1, 1, 1})};
+  machine_.room_keys_max = 30;  // a mean sample has four keys, four samples once have 31
+  EXPECT_EQ(PartsOf(one), 5);
+  EXPECT_THAT(machine_.part_samples, ElementsAre(4, 4, 2, 4, 4));
+  machine_.room_keys_max = 22 + 2;  // no other sample has room beside that of 22 keys
+  EXPECT_EQ(PartsOf(one), 6);
+  EXPECT_THAT(machine_.part_samples, ElementsAre(4, 4, 1, 4, 4, 1));
+  EXPECT_EQ(machine_.runs_from_host, 0);
+}
+
+TEST_P(DevicePartsTest, ASampleThatHasNoRoomTakesTheRequestToTheHost) {
+  if (on_gpu()) GTEST_SKIP() << "a GPU's room is larger";
+  const std::vector<Asked> one = {WithBags({1, 1, 1, 1, 1, 1, 1, 1, 20, 1, 1, 1, 1, 1, 1, 1, 1})};
+  machine_.room_keys_max = 22 - 1;
+  EXPECT_EQ(PartsOf(one), 2);
+  EXPECT_EQ(device_executor_.counts().total(), KeyCount(one[0]));
+  EXPECT_EQ(machine_.runs_from_rows, 0);
+  EXPECT_GT(machine_.runs_from_host, 0);
+  machine_.room_keys_max = 22;  // no rest: the device has not failed
+  EXPECT_EQ(PartsOf(one), 5);
+}
+
+TEST_P(DevicePartsTest, PartsHaveNoMoreSamplesThanTheDeviceTakes) {
+  if (on_gpu()) GTEST_SKIP() << "a GPU's limits are larger";
+  machine_.limits.part_samples_max = 2;
+  EXPECT_EQ(PartsOf({NewRequest(3, true)}), 0);
+  EXPECT_EQ(PartsOf({NewRequest(4, true)}), 2);
+  machine_.limits.parts_total_max = 15;
+  machine_.limits.samples_max = 7;
+  machine_.runs_from_rows = 0;
+  EXPECT_EQ(PartsOf({NewRequest(16, true)}), 0);
+  EXPECT_EQ(machine_.runs_from_rows, 3);  // of 7, 7 and 2 samples
+}
+
 INSTANTIATE_TEST_SUITE_P(Places, DevicePartsTest, ::testing::ValuesIn(Places()), PlaceName);
 
 class DevicePartsOfBagsTest : public DeviceLookupFixture {
@@ -201,7 +276,7 @@ class DevicePartsOfBagsTest : public DeviceLookupFixture {
 
 // Catches: rows of an earlier part where a part has none.
 TEST_P(DevicePartsOfBagsTest, PartsWithoutKeysGetTheScoresOfTheHost) {
-  for (const int64_t batch : {14, 21, 30, 63, 64}) {
+  for (const int64_t batch : {16, 24, 34, 72, 73}) {
     SCOPED_TRACE(batch);
     ASSERT_NO_FATAL_FAILURE(CheckSame({NewHalfEmpty(batch)}));
   }

@@ -67,6 +67,8 @@ absl::StatusOr<ModelVersionRef> ModelVersion::Open(ModelManager& manager, const 
         {.model = model,
          .sessions = static_cast<uint32_t>(options.slot_count),
          .devices = options.networks_on_devices ? options.devices : std::vector<int>(),
+         .keys_max = options.keys_max,
+         .call_keys_max = options.device_keys_max,
          .row_bytes_max = options.row_bytes_max,
          .math = options.dense_math});
     if (!made.ok()) return about_model(made.status());

@@ -1,5 +1,6 @@
 #include "inference/network_places.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -17,7 +18,7 @@ struct RowBudgets {
 };
 
 // The budget that all networks of the process share on a device, for as long as one of them is
-// there. It is the largest bytes_max of these networks: the load of each has checked its own.
+// there. It is the largest bytes_max of these networks.
 std::shared_ptr<ByteBudget> RowBudgetOf(int device, uint64_t bytes_max) {
   static RowBudgets budgets;
   MutexLock lock(budgets.mutex);
@@ -33,27 +34,46 @@ std::shared_ptr<ByteBudget> RowBudgetOf(int device, uint64_t bytes_max) {
   return budget;
 }
 
-// Whether each session of a network can have rows of a usual batch on the device.
-absl::Status CheckRowBytes(uint64_t sessions, uint64_t bytes_max) {
-  if (bytes_max / RowRoom::kRowBytesLeast >= sessions) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "the rows of predictions take at least ", sessions * RowRoom::kRowBytesLeast, " bytes, ",
-      RowRoom::kRowBytesLeast, " for each of ", sessions, " lookup slots, and ", bytes_max,
-      " bytes of its memory are left for them: lower [l1] bytes_max or [server] lookups"));
+// Of the row room of each of a device's sessions, of the bytes that are left for all rooms there.
+absl::StatusOr<uint64_t> RowBytes(const DeviceWishes& wishes, uint64_t sessions,
+                                  uint64_t bytes_left) {
+  // The rows of each table begin at a multiple of the alignment, and so does each part.
+  const auto rows_of = [&](uint64_t keys) {
+    return keys * wishes.row_bytes + (wishes.table_count + 1) * RowRoom::kTableAlignment;
+  };
+  const uint64_t call_keys = std::max(wishes.keys_max, wishes.call_keys_max);
+  const uint64_t wanted = std::min(RowRoom::kPartsMax * rows_of(call_keys), RowRoom::kRowBytesMax);
+  const uint64_t least = std::min(rows_of(wishes.keys_max), RowRoom::kRowBytesLeast);
+  if (bytes_left / sessions >= least) return std::clamp(bytes_left / 2 / sessions, least, wanted);
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the rows of predictions take at least ", sessions * least, " bytes, ", least,
+                   " for each of ", sessions, " lookup slots, and ", bytes_left,
+                   " bytes of its memory are left for them"));
 }
 
 absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeOn(int device, const ModelNetwork& network,
                                                      const DeviceWishes& wishes) {
+  const uint64_t device_count = wishes.devices.size();
   DeviceDenseOptions options{
-      .device = device, .batch_max = static_cast<uint32_t>(wishes.batch_max), .math = wishes.math};
-  const uint64_t bytes_max = wishes.row_bytes_max ? wishes.row_bytes_max(device) : UINT64_MAX;
-  if (bytes_max != UINT64_MAX) {
-    const uint64_t device_count = wishes.devices.size();
-    HPS_RETURN_IF_ERROR(
-        CheckRowBytes((wishes.session_count + device_count - 1) / device_count, bytes_max));
-    options.row_budget = RowBudgetOf(device, bytes_max);
+      .device = device,
+      .batch_max = static_cast<uint32_t>(wishes.batch_max),
+      .math = wishes.math,
+      .sessions = (std::max<uint64_t>(1, wishes.session_count) + device_count - 1) / device_count,
+      .keys_max = std::max(wishes.keys_max, wishes.call_keys_max)};
+  uint64_t bytes_left = wishes.row_bytes_max ? wishes.row_bytes_max(device) : UINT64_MAX;
+  if (bytes_left != UINT64_MAX) {
+    options.row_budget = RowBudgetOf(device, bytes_left);
+    bytes_left = options.row_budget->bytes_left();
   }
+  HPS_ASSIGN_OR_RETURN(options.row_bytes, RowBytes(wishes, options.sessions, bytes_left));
   return wishes.make(network, options);
+}
+
+// The model can't be loaded, or one of its slots not be made.
+absl::Status NoMemoryOn(int device, const absl::Status& error) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the dense network on device ", device, ": ", error.message(),
+      ": lower [l1] bytes_max or [server] lookups, or set [server] dense_device to \"cpu\""));
 }
 
 }  // namespace
@@ -78,8 +98,12 @@ class NetworkPlaces::CpuSession final : public DenseSession {
 // Runs on the device; a batch for which that fails runs on the CPU.
 class NetworkPlaces::DeviceSession final : public DenseSession {
  public:
-  DeviceSession(NetworkPlaces& places, int device, std::unique_ptr<DenseSession> on_device)
-      : places_(places), device_(device), on_device_(std::move(on_device)) {}
+  DeviceSession(NetworkPlaces& places, int device, std::unique_ptr<DenseSession> on_device,
+                std::unique_ptr<DenseSession> on_cpu)
+      : places_(places),
+        device_(device),
+        on_device_(std::move(on_device)),
+        on_cpu_(std::move(on_cpu)) {}
 
   absl::Status Run(std::span<const DenseTensor> inputs,
                    std::span<const DenseTensor> outputs) override {
@@ -90,15 +114,13 @@ class NetworkPlaces::DeviceSession final : public DenseSession {
     }
     LogWarning(absl::StrCat("model '", places_.model_, "': the dense network failed on device ",
                             device_, "; its batch runs on the CPU: ", TextForLog(ran)));
-    if (on_cpu_ == nullptr) {
-      HPS_ASSIGN_OR_RETURN(on_cpu_, places_.on_cpu_->NewSession());
-    }
     HPS_RETURN_IF_ERROR(on_cpu_->Run(inputs, outputs));
     places_.counts_.device_failures.fetch_add(1, std::memory_order_relaxed);
     return absl::OkStatus();
   }
 
   RowRoom* row_room() override { return on_device_->row_room(); }
+  DeviceLimits device_limits() const override { return on_device_->device_limits(); }
 
   // If this fails, the caller runs the batch again, with rows in the host's memory.
   absl::Status RunFromRows(uint32_t samples, std::span<const FedInput> inputs,
@@ -122,10 +144,10 @@ class NetworkPlaces::DeviceSession final : public DenseSession {
   NetworkPlaces& places_;
   const int device_;
   const std::unique_ptr<DenseSession> on_device_;
-  std::unique_ptr<DenseSession> on_cpu_;  // null until it is needed
+  const std::unique_ptr<DenseSession> on_cpu_;
 };
 
-void NetworkPlaces::AddDevices(const ModelNetwork& network, const DeviceWishes& wishes) {
+absl::Status NetworkPlaces::AddDevices(const ModelNetwork& network, const DeviceWishes& wishes) {
   const std::vector<int>& devices = wishes.devices;
   absl::Status first_error;
   for (const int device : devices) {
@@ -134,27 +156,32 @@ void NetworkPlaces::AddDevices(const ModelNetwork& network, const DeviceWishes& 
       on_devices_.emplace(device, *std::move(made));
       continue;
     }
+    if (absl::IsResourceExhausted(made.status())) return NoMemoryOn(device, made.status());
     first_error.Update(absl::Status(
         made.status().code(), absl::StrCat("device ", device, ": ", made.status().message())));
     // What a device can't run, no other one can.
     if (absl::IsUnimplemented(made.status())) break;
   }
-  if (first_error.ok()) return;
+  if (first_error.ok()) return absl::OkStatus();
   LogWarning(absl::StrCat("model '", model_, "': the dense network runs on the CPU, and on ",
                           on_devices_.size(), " of ", devices.size(),
                           " GPUs: ", TextForLog(first_error)));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<DenseSession>> NetworkPlaces::NewSession(int device) {
+  HPS_ASSIGN_OR_RETURN(std::unique_ptr<DenseSession> on_cpu, on_cpu_->NewSession());
   if (const auto found = on_devices_.find(device); found != on_devices_.end()) {
     absl::StatusOr<std::unique_ptr<DenseSession>> made = found->second->NewSession();
-    if (made.ok()) return std::make_unique<DeviceSession>(*this, device, *std::move(made));
+    if (made.ok()) {
+      return std::make_unique<DeviceSession>(*this, device, *std::move(made), std::move(on_cpu));
+    }
+    if (absl::IsResourceExhausted(made.status())) return NoMemoryOn(device, made.status());
     LogWarning(absl::StrCat("model '", model_,
                             "': a session of the dense network runs on the CPU, not on device ",
                             device, ": ", TextForLog(made.status())));
   }
-  HPS_ASSIGN_OR_RETURN(std::unique_ptr<DenseSession> session, on_cpu_->NewSession());
-  return std::make_unique<CpuSession>(std::move(session), counts_.on_cpu);
+  return std::make_unique<CpuSession>(std::move(on_cpu), counts_.on_cpu);
 }
 
 NetworkRuns NetworkPlaces::runs() const {

@@ -4,7 +4,8 @@
 // it runs what no GPU takes, and every batch for which a GPU fails.
 //
 // Rows of predictions stay in a device's memory (dense/device_rows.h). All networks of the process
-// share what a device has for them, as DeviceWishes says.
+// share what a device has for them, as DeviceWishes says. A session has room for the largest rows
+// that can be, or for its share of half of what is left.
 //
 // AddDevices comes before the rest, which is thread-safe.
 #pragma once
@@ -18,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "dense/dense_network.h"
 #include "hps/model_network.h"
@@ -34,6 +36,10 @@ struct DeviceWishes {
   uint64_t batch_max = 4096;   // samples of one run
   uint64_t session_count = 1;  // over all devices
   DenseMath math = DenseMath::kFloat32;
+  uint64_t keys_max = 65'536;        // of a batch
+  uint64_t call_keys_max = 262'144;  // of a lookup whose rows stay on a device, if that is more
+  uint64_t table_count = 1;          // that the network reads
+  uint64_t row_bytes = 0;            // of the widest of them
   // Bytes that a device has for the rows of predictions; null: it does not say.
   std::function<uint64_t(int device)> row_bytes_max{};
   MakeOnDevice make = MakeDeviceDenseNetwork;
@@ -45,14 +51,16 @@ class NetworkPlaces {
   NetworkPlaces(std::string model, std::unique_ptr<DenseNetwork> on_cpu)
       : model_(std::move(model)), on_cpu_(std::move(on_cpu)) {}
 
-  // Makes the network on each of the devices. If one does not take it, or has too little memory for
-  // the rows of its sessions, one line of the log says why, and that device's sessions run on the
-  // CPU.
-  void AddDevices(const ModelNetwork& network, const DeviceWishes& wishes);
+  // Makes the network on each of the devices. If one does not take it or fails, one line of the log
+  // says why, and that device's sessions run on the CPU. Errors: RESOURCE_EXHAUSTED (a device has
+  // too little memory for the network or for the rows of its sessions; the message names it and the
+  // settings to change).
+  absl::Status AddDevices(const ModelNetwork& network, const DeviceWishes& wishes);
 
   // On this device if it has the network, else on the CPU; -1 = the CPU. A device that fails then
-  // is logged, and the session runs on the CPU. Errors: those of the CPU's
-  // DenseNetwork::NewSession; of a run: those of the CPU's DenseSession::Run.
+  // is logged, and the session runs on the CPU. Errors: RESOURCE_EXHAUSTED (the device has too
+  // little memory, as of AddDevices), those of the CPU's DenseNetwork::NewSession; of a run: those
+  // of the CPU's DenseSession::Run.
   absl::StatusOr<std::unique_ptr<DenseSession>> NewSession(int device);
 
   NetworkRuns runs() const;

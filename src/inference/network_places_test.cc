@@ -21,12 +21,15 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
 
 // What the networks of a test do, by device; -1 = the CPU.
 struct Machine {
   std::vector<int> made;
   std::vector<int> sessions;
   std::map<int, std::shared_ptr<ByteBudget>> row_budgets;  // of the networks
+  std::map<int, uint64_t> row_bytes;                       // likewise
+  std::map<int, uint64_t> keys_max;                        // likewise
   std::map<int, absl::Status> make_errors;
   std::map<int, absl::Status> session_errors;
   std::map<int, absl::Status> run_errors;
@@ -74,6 +77,8 @@ class NetworkPlacesTest : public testing::Test {
                const DeviceDenseOptions& options) -> absl::StatusOr<std::unique_ptr<DenseNetwork>> {
           machine_.made.push_back(options.device);
           machine_.row_budgets[options.device] = options.row_budget;
+          machine_.row_bytes[options.device] = options.row_bytes;
+          machine_.keys_max[options.device] = options.keys_max;
           if (!machine_.make_errors[options.device].ok())
             return machine_.make_errors[options.device];
           return std::make_unique<FakeNetwork>(machine_, options.device);
@@ -88,8 +93,11 @@ class NetworkPlacesTest : public testing::Test {
   }
 
   std::string AddDevices(const std::vector<int>& devices) {
-    return Logged(
-        [&] { places_.AddDevices({}, {.devices = devices, .batch_max = 64, .make = Maker()}); });
+    return Logged([&] {
+      const absl::Status added =
+          places_.AddDevices({}, {.devices = devices, .batch_max = 64, .make = Maker()});
+      EXPECT_TRUE(added.ok()) << added;
+    });
   }
 
   // Where a session runs one batch.
@@ -110,57 +118,95 @@ class NetworkPlacesTest : public testing::Test {
 // Catches: rows of predictions that take the memory of level 1's tables, because each slot of each
 // model counts for itself.
 TEST_F(NetworkPlacesTest, NetworksShareWhatADeviceHasForRows) {
-  constexpr uint64_t kLeast = RowRoom::kRowBytesLeast;
   DeviceWishes wishes = {.devices = {8, 9}, .session_count = 5, .make = Maker()};
-  wishes.row_bytes_max = [](int device) { return device == 8 ? 3 * kLeast : UINT64_MAX; };
-  places_.AddDevices({}, wishes);
+  wishes.row_bytes_max = [](int device) { return device == 8 ? uint64_t{1} << 30 : UINT64_MAX; };
+  ASSERT_TRUE(places_.AddDevices({}, wishes).ok());
   EXPECT_THAT(machine_.made, ElementsAre(8, 9));
   EXPECT_EQ(machine_.row_budgets[9], nullptr) << "it does not say";
   const std::shared_ptr<ByteBudget> of_first = machine_.row_budgets[8];
   ASSERT_NE(of_first, nullptr);
   NetworkPlaces other("n", std::make_unique<FakeNetwork>(machine_, -1));
-  other.AddDevices({}, wishes);
-  const auto lent = machine_.row_budgets[8]->Lend(2 * kLeast);
-  ASSERT_TRUE(lent.ok());
-  EXPECT_TRUE(of_first->Lend(kLeast).ok());
-  EXPECT_EQ(of_first->Lend(kLeast + 1).status().code(), absl::StatusCode::kResourceExhausted);
+  ASSERT_TRUE(other.AddDevices({}, wishes).ok());
+  EXPECT_EQ(machine_.row_budgets[8], of_first);
 }
 
-// Catches: a network that passes the check with its own budget, and runs with that of an earlier
-// one.
-TEST_F(NetworkPlacesTest, ALaterNetworkMayBringMoreMemoryForRows) {
-  constexpr uint64_t kLeast = RowRoom::kRowBytesLeast;
-  DeviceWishes wishes = {.devices = {10}, .session_count = 1, .make = Maker()};
+// Of 512 bytes a row, as 128 elements have: 65,536 keys take 32 MiB, 262,144 keys 128 MiB; and 27
+// times 256 bytes for 26 tables.
+TEST_F(NetworkPlacesTest, RowsHaveWhatTheyCanTakeOrHalfOfWhatIsLeft) {
+  constexpr uint64_t kMiB = uint64_t{1} << 20;
+  constexpr uint64_t kSlack = 27 * 256;
+  constexpr uint64_t kWanted = 3 * (128 * kMiB + kSlack);
+  constexpr uint64_t kLeast = 32 * kMiB + kSlack;
+  struct Case {
+    uint64_t bytes_left, sessions, call_keys_max, row_bytes, expected;
+  };
+  int device = 20;  // the budget of a device never shrinks
+  for (const Case& of : {Case{UINT64_MAX, 16, 262'144, 512, kWanted},
+                         {2 * 16 * kWanted, 16, 262'144, 512, kWanted},
+                         {2 * 16 * kWanted - 32, 16, 262'144, 512, kWanted - 1},
+                         {2 * 100 * kMiB, 1, 262'144, 512, 100 * kMiB},
+                         {4 * kLeast, 4, 262'144, 512, kLeast},
+                         {4 * kLeast + 99, 4, 262'144, 512, kLeast},
+                         {4 * kLeast - 1, 4, 262'144, 512, 0},
+                         // Larger lookups, and no larger than batches of the server.
+                         {UINT64_MAX, 1, 1'703'936, 512, 1024 * kMiB},
+                         {UINT64_MAX, 1, 1, 512, 3 * kLeast},
+                         // Wide rows do not need room for a whole batch.
+                         {64 * kMiB, 1, 262'144, 16'384, 64 * kMiB},
+                         {64 * kMiB - 1, 1, 262'144, 16'384, 0},
+                         {UINT64_MAX, 1, 262'144, 16'384, 1024 * kMiB},
+                         // Narrow ones take little.
+                         {UINT64_MAX, 1, 262'144, 4, 3 * (kMiB + kSlack)}}) {
+    SCOPED_TRACE(testing::Message()
+                 << of.bytes_left << " bytes for " << of.sessions << " sessions, "
+                 << of.call_keys_max << " keys, rows of " << of.row_bytes);
+    DeviceWishes wishes = {.devices = {++device},
+                           .session_count = of.sessions,
+                           .call_keys_max = of.call_keys_max,
+                           .table_count = 26,
+                           .row_bytes = of.row_bytes,
+                           .row_bytes_max = [&](int) { return of.bytes_left; },
+                           .make = Maker()};
+    NetworkPlaces places("n", std::make_unique<FakeNetwork>(machine_, -1));
+    const absl::Status added = places.AddDevices({}, wishes);
+    EXPECT_EQ(added.ok(), of.expected > 0) << added;
+    EXPECT_EQ(machine_.row_bytes[device], of.expected);
+    EXPECT_EQ(machine_.keys_max[device],
+              of.expected > 0 ? std::max<uint64_t>(65'536, of.call_keys_max) : 0);
+  }
+}
+
+// Catches: a network that is checked against one number of bytes, and gets them of another.
+TEST_F(NetworkPlacesTest, ALaterNetworkGetsWhatTheOthersHaveLeft) {
+  constexpr uint64_t kLeast = 65'536 * 512 + 2 * 256;
   uint64_t bytes_max = kLeast;
+  DeviceWishes wishes = {.devices = {10}, .row_bytes = 512, .make = Maker()};
   wishes.row_bytes_max = [&bytes_max](int) { return bytes_max; };
-  places_.AddDevices({}, wishes);
-  const std::shared_ptr<ByteBudget> of_first = machine_.row_budgets[10];
-  const auto lent = of_first->Lend(kLeast);
+  ASSERT_TRUE(places_.AddDevices({}, wishes).ok());
+  const auto lent = machine_.row_budgets[10]->Lend(kLeast);
   ASSERT_TRUE(lent.ok());
-  bytes_max = 3 * kLeast;
-  wishes.session_count = 3;
   NetworkPlaces other("n", std::make_unique<FakeNetwork>(machine_, -1));
-  other.AddDevices({}, wishes);
-  ASSERT_EQ(machine_.made.size(), 2u);
-  EXPECT_TRUE(machine_.row_budgets[10]->Lend(2 * kLeast).ok());
+  EXPECT_EQ(other.AddDevices({}, wishes).code(), absl::StatusCode::kResourceExhausted);
+  bytes_max = 5 * kLeast;  // the budget grows: level 1 has given memory back
+  ASSERT_TRUE(other.AddDevices({}, wishes).ok());
+  EXPECT_EQ(machine_.row_bytes[10], 2 * kLeast);
   bytes_max = kLeast;  // takes nothing from the others
-  wishes.session_count = 1;
   NetworkPlaces third("o", std::make_unique<FakeNetwork>(machine_, -1));
-  third.AddDevices({}, wishes);
-  EXPECT_TRUE(machine_.row_budgets[10]->Lend(2 * kLeast).ok());
-  EXPECT_EQ(of_first->Lend(2 * kLeast + 1).status().code(), absl::StatusCode::kResourceExhausted);
+  ASSERT_TRUE(third.AddDevices({}, wishes).ok());
+  EXPECT_TRUE(machine_.row_budgets[10]->Lend(4 * kLeast).ok());
 }
 
-TEST_F(NetworkPlacesTest, ADeviceWithTooLittleMemoryForRowsIsLeftOut) {
-  DeviceWishes wishes = {.devices = {7}, .session_count = 4, .make = Maker()};
+TEST_F(NetworkPlacesTest, TooLittleMemoryForRowsIsAnErrorOfTheLoad) {
+  DeviceWishes wishes = {.devices = {7}, .session_count = 4, .row_bytes = 4096, .make = Maker()};
   wishes.row_bytes_max = [](int) { return 4 * RowRoom::kRowBytesLeast - 1; };
-  EXPECT_THAT(Logged([&] { places_.AddDevices({}, wishes); }),
-              AllOf(HasSubstr("on 0 of 1 GPUs"), HasSubstr("take at least 268435456 bytes"),
+  const absl::Status added = places_.AddDevices({}, wishes);
+  EXPECT_EQ(added.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(added.message()),
+              AllOf(HasSubstr("device 7"), HasSubstr("take at least 268435456 bytes"),
                     HasSubstr("67108864 for each of 4 lookup slots"),
                     HasSubstr("268435455 bytes of its memory are left"),
                     HasSubstr("lower [l1] bytes_max or [server] lookups")));
   EXPECT_TRUE(machine_.made.empty());
-  EXPECT_EQ(PlaceFor(7), -1);
 }
 
 TEST_F(NetworkPlacesTest, EachDeviceHasOneNetworkForItsSessions) {
@@ -189,11 +235,19 @@ TEST_F(NetworkPlacesTest, AnOperatorThatNoDeviceRunsIsOneWarning) {
   EXPECT_EQ(places_.runs().on_cpu, 2U);
 }
 
-TEST_F(NetworkPlacesTest, ADeviceWithoutMemoryForItLeavesTheOthers) {
-  machine_.make_errors[0] = absl::ResourceExhaustedError("weights: no memory");
-  EXPECT_THAT(AddDevices({0, 1}), HasSubstr("on 1 of 2 GPUs: RESOURCE_EXHAUSTED: device 0"));
+TEST_F(NetworkPlacesTest, ADeviceThatFailsLeavesTheOthers) {
+  machine_.make_errors[0] = absl::DeadlineExceededError("weights: the device hangs");
+  EXPECT_THAT(AddDevices({0, 1}), HasSubstr("on 1 of 2 GPUs: DEADLINE_EXCEEDED: device 0"));
   EXPECT_EQ(PlaceFor(0), -1);
   EXPECT_EQ(PlaceFor(1), 1);
+}
+
+TEST_F(NetworkPlacesTest, ADeviceWithoutMemoryForTheNetworkIsAnErrorOfTheLoad) {
+  machine_.make_errors[1] = absl::ResourceExhaustedError("weights: no memory");
+  const absl::Status added = places_.AddDevices({}, {.devices = {0, 1}, .make = Maker()});
+  EXPECT_EQ(added.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(added.message()),
+              AllOf(HasSubstr("device 1: weights: no memory"), HasSubstr("lower [l1] bytes_max")));
 }
 
 TEST_F(NetworkPlacesTest, ABatchForWhichTheDeviceFailsRunsOnTheCpu) {
@@ -208,7 +262,7 @@ TEST_F(NetworkPlacesTest, ABatchForWhichTheDeviceFailsRunsOnTheCpu) {
   EXPECT_EQ(Place(*session), 0);
   EXPECT_EQ(places_.runs().on_devices, 2U);
   EXPECT_EQ(places_.runs().device_failures, 2U);
-  EXPECT_THAT(machine_.sessions, ElementsAre(0, -1));  // the CPU's once, when it was needed
+  EXPECT_THAT(machine_.sessions, UnorderedElementsAre(0, -1));  // both when the session was made
 }
 
 TEST_F(NetworkPlacesTest, WhatFailsOnBothIsAnError) {
@@ -222,11 +276,20 @@ TEST_F(NetworkPlacesTest, WhatFailsOnBothIsAnError) {
   EXPECT_EQ(places_.runs().device_failures, 0U);
 }
 
-TEST_F(NetworkPlacesTest, ASessionThatTheDeviceHasNoMemoryForRunsOnTheCpu) {
+TEST_F(NetworkPlacesTest, ASessionThatTheDeviceHasNoMemoryForIsAnError) {
   AddDevices({0});
   machine_.session_errors[0] = absl::ResourceExhaustedError("buffers: no memory");
+  const absl::Status made = places_.NewSession(0).status();
+  EXPECT_EQ(made.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(made.message()),
+              AllOf(HasSubstr("device 0: buffers: no memory"), HasSubstr("[server] lookups")));
+}
+
+TEST_F(NetworkPlacesTest, ASessionThatTheDeviceFailsToMakeRunsOnTheCpu) {
+  AddDevices({0});
+  machine_.session_errors[0] = absl::DeadlineExceededError("set-up: the device hangs");
   std::unique_ptr<DenseSession> session;
-  EXPECT_THAT(Logged([&] { session = *places_.NewSession(0); }), HasSubstr("buffers: no memory"));
+  EXPECT_THAT(Logged([&] { session = *places_.NewSession(0); }), HasSubstr("the device hangs"));
   EXPECT_EQ(Place(*session), -1);
 }
 

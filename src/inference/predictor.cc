@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <set>
 #include <utility>
 
 #include "base/bytes.h"
@@ -13,9 +14,6 @@
 
 namespace hps {
 namespace {
-
-// What a device gets from the host's memory at once, and brings there.
-constexpr uint64_t kHostBytesMax = uint64_t{256} << 20;
 
 uint64_t SampleCount(std::span<const Prediction* const> group) {
   uint64_t count = 0;
@@ -85,33 +83,12 @@ absl::Status PredictionSession::RunGroup(Group group) {
   return absl::OkStatus();
 }
 
-uint64_t PredictionSession::DeviceSamples(uint64_t sample_bytes) {
-  return std::clamp(kHostBytesMax / std::max<uint64_t>(sample_bytes, 1), kSamplesMax,
-                    kDeviceSamplesMax);
-}
-
-uint64_t PredictionSession::OutputBytesOfSample() const {
-  uint64_t bytes = 0;
-  for (const NetworkSignature::Output& output : signature_.outputs)
-    bytes += output.sample_elements * sizeof(float);
-  return bytes;
-}
-
-// What a run from rows brings to the device and takes from it, at most. REQUIRES: GatherSent.
-uint64_t PredictionSession::HostBytesOfSample() const {
-  uint64_t bytes = OutputBytesOfSample();
-  for (size_t i = 0; i < signature_.inputs.size(); ++i) {
-    const bool is_sent = !signature_.inputs[i].table.has_value();
-    bytes += is_sent ? values_[i].sample_bytes : sizeof(BagPlace);
-  }
-  return bytes;
-}
-
 absl::Status PredictionSession::RunGroupFromRows(Group group) {
   for (size_t i = 0; i < signature_.inputs.size(); ++i)
     if (!signature_.inputs[i].table.has_value()) GatherSent(i, group);
   const uint64_t total = SampleCount(group);
-  const uint64_t samples_max = DeviceSamples(HostBytesOfSample());
+  const uint64_t samples_max = device_limits().samples_max;
+  HPS_CHECK(samples_max > 0);
   for (uint64_t begin = 0; begin < total; begin += samples_max) {
     const uint64_t count = std::min(samples_max, total - begin);
     FeedFromRows(group, begin, count);
@@ -144,8 +121,7 @@ std::span<std::byte* const> PredictionSession::OutputsOf(Group group, uint64_t b
 
 // The device's outputs of all parts lie in the host's memory until the end.
 bool PredictionSession::TakesParts(const Prediction& request) {
-  return row_room() != nullptr && request.batch <= UINT32_MAX &&
-         request.batch * OutputBytesOfSample() <= kHostBytesMax;
+  return row_room() != nullptr && request.batch <= device_limits().parts_total_max;
 }
 
 absl::Status PredictionSession::BeginParts(const Prediction& request) {
@@ -299,6 +275,26 @@ void PredictionSession::Deal(std::span<const Prediction* const> group, uint64_t 
   }
 }
 
+DeviceWishes Predictor::WishesOf(const NetworkSignature& signature, const Options& options) {
+  std::set<uint32_t> tables;
+  uint64_t row_bytes = 0;
+  for (const NetworkSignature::Input& input : signature.inputs) {
+    if (!input.table.has_value()) continue;
+    tables.insert(*input.table);
+    row_bytes = std::max(row_bytes, input.dim * sizeof(float));
+  }
+  return {.devices = options.devices,
+          .batch_max = PredictionSession::kSamplesMax,
+          .session_count = options.sessions,
+          .math = options.math,
+          .keys_max = options.keys_max,
+          .call_keys_max = options.call_keys_max,
+          .table_count = tables.size(),
+          .row_bytes = row_bytes,
+          .row_bytes_max = options.row_bytes_max,
+          .make = options.make_on_device};
+}
+
 absl::StatusOr<std::unique_ptr<Predictor>> Predictor::Make(
     std::shared_ptr<const ModelNetwork> network, std::span<const TableSpec> tables,
     const Options& options) {
@@ -309,12 +305,8 @@ absl::StatusOr<std::unique_ptr<Predictor>> Predictor::Make(
                                                    .batch_max = PredictionSession::kSamplesMax}));
   std::unique_ptr<Predictor> predictor(
       new Predictor(std::move(network), std::move(signature), options.model, std::move(dense)));
-  predictor->places_.AddDevices(predictor->network(), {.devices = options.devices,
-                                                       .batch_max = PredictionSession::kSamplesMax,
-                                                       .session_count = options.sessions,
-                                                       .math = options.math,
-                                                       .row_bytes_max = options.row_bytes_max,
-                                                       .make = options.make_on_device});
+  HPS_RETURN_IF_ERROR(predictor->places_.AddDevices(predictor->network(),
+                                                    WishesOf(predictor->signature_, options)));
   return predictor;
 }
 

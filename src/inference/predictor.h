@@ -32,11 +32,6 @@ class PredictionSession {
   // Samples of one run of the network from the host's memory; more are run in turn, so that a large
   // request takes no more memory than this many samples do.
   static constexpr uint64_t kSamplesMax = 4096;
-  // Samples that are given to a device at once, from rows in its memory.
-  static constexpr uint64_t kDeviceSamplesMax = uint64_t{1} << 18;
-  // Fewer where a sample takes `sample_bytes` of what comes from the host and goes there, so that
-  // all take at most 256 MiB; but at least kSamplesMax.
-  static uint64_t DeviceSamples(uint64_t sample_bytes);
 
   PredictionSession(const NetworkSignature& signature, std::unique_ptr<DenseSession> session)
       : signature_(signature), session_(std::move(session)), feed_(signature) {}
@@ -48,6 +43,8 @@ class PredictionSession {
 
   // Where rows can be looked up on the device that the network runs on; null: on the host only.
   RowRoom* row_room() { return session_->row_room(); }
+  // There, as the session of the network has them. RunFromRows takes any number of samples.
+  DeviceLimits device_limits() const { return session_->device_limits(); }
 
   // As Run, of rows in row_room(), which are pooled there. Errors: also DEADLINE_EXCEEDED and
   // UNAVAILABLE: the device failed, and the rows have to be looked up again for Run.
@@ -78,8 +75,6 @@ class PredictionSession {
   void Prepare();
   void FeedFromRows(Group group, uint64_t begin, uint64_t count);
   std::span<std::byte* const> OutputsOf(Group group, uint64_t begin, uint64_t count);
-  uint64_t OutputBytesOfSample() const;
-  uint64_t HostBytesOfSample() const;
   void Gather(size_t input, std::span<const Prediction* const> group);
   void GatherRows(size_t input, std::span<const Prediction* const> group);
   void GatherSent(size_t input, std::span<const Prediction* const> group);
@@ -106,6 +101,8 @@ class Predictor {
     std::string model{};         // its name, for the log
     uint32_t sessions = 1;       // that run at a time
     std::vector<int> devices{};  // GPUs that it runs on where they take it; empty = the CPU alone
+    uint64_t keys_max = 65'536;  // of a batch there
+    uint64_t call_keys_max = 262'144;  // of one lookup there, if that is more
     // Bytes that a device has for the rows of predictions of all models; null: it does not say.
     std::function<uint64_t(int device)> row_bytes_max{};
     DenseMath math = DenseMath::kFloat32;  // on those GPUs
@@ -114,8 +111,9 @@ class Predictor {
 
   // Compiles the network, after it was compiled and run once in a process of its own where one is
   // configured (inference/network_check.h). `tables`: those of the model, in declared order.
-  // Errors: those of MakeNetworkSignature, CheckNetworkApart and MakeDenseNetwork. A device that
-  // does not take the network is none: a line of the log says why.
+  // Errors: those of MakeNetworkSignature, CheckNetworkApart, MakeDenseNetwork and
+  // NetworkPlaces::AddDevices. A device that does not take the network is none: a line of the log
+  // says why.
   static absl::StatusOr<std::unique_ptr<Predictor>> Make(
       std::shared_ptr<const ModelNetwork> network, std::span<const TableSpec> tables,
       const Options& options);
@@ -127,7 +125,8 @@ class Predictor {
   NetworkRuns runs() const { return places_.runs(); }
 
   // Runs on this device if it took the network, else on the CPU; -1 = the CPU.
-  // Errors: RESOURCE_EXHAUSTED, INTERNAL.
+  // Makes all memory that the session will have on the device. Errors: those of
+  // NetworkPlaces::NewSession.
   absl::StatusOr<std::unique_ptr<PredictionSession>> NewSession(int device = -1);
 
  private:
@@ -136,6 +135,7 @@ class Predictor {
       : network_(std::move(network)),
         signature_(std::move(signature)),
         places_(model, std::move(on_cpu)) {}
+  static DeviceWishes WishesOf(const NetworkSignature& signature, const Options& options);
 
   const std::shared_ptr<const ModelNetwork> network_;
   const NetworkSignature signature_;

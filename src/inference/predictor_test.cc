@@ -79,13 +79,6 @@ TEST_F(PredictorTest, BagsArePooled) {
   EXPECT_NEAR(scores[2], Score(5, 6), 1e-6);
 }
 
-TEST(PredictionSessionTest, ADeviceGetsFewerSamplesAtOnceIfTheyAreLarge) {
-  EXPECT_EQ(PredictionSession::DeviceSamples(0), uint64_t{262'144});
-  EXPECT_EQ(PredictionSession::DeviceSamples(1024), uint64_t{262'144});
-  EXPECT_EQ(PredictionSession::DeviceSamples(4096), uint64_t{65'536});
-  EXPECT_EQ(PredictionSession::DeviceSamples(uint64_t{1} << 40), uint64_t{4096});
-}
-
 TEST_F(PredictorTest, ANetworkThatDoesNotFitIsRefused) {
   const auto made = Predictor::Make(
       std::make_shared<const ModelNetwork>(

@@ -24,6 +24,11 @@ namespace hps {
 // What the host's device is asked for, and which of it fails.
 struct HostMachine {
   TierFaults cache_faults;
+  uint64_t room_keys_max = uint64_t{1} << 20;
+  uint64_t room_row_bytes = uint64_t{1} << 26;
+  DeviceLimits limits = {.samples_max = uint64_t{1} << 18,
+                         .part_samples_max = uint64_t{1} << 14,
+                         .parts_total_max = uint64_t{1} << 22};
   absl::Status room_error;
   absl::Status run_error;
   // Of a call in parts, the one that the errors are of.
@@ -31,19 +36,24 @@ struct HostMachine {
   size_t failing_part = 0;
   int runs_from_rows = 0;
   int runs_from_host = 0;
-  int parts = 0;  // that were enqueued
+  int parts = 0;                       // that were enqueued
+  std::vector<uint64_t> part_samples;  // likewise
 };
 
 class HostRoom final : public RowRoom {
  public:
   explicit HostRoom(HostMachine& machine) : machine_(machine) {}
+  uint64_t keys_max() const override { return machine_.room_keys_max; }
+  uint64_t row_bytes() const override { return machine_.room_row_bytes; }
   Stream stream() const override { return {}; }
   absl::StatusOr<Room> Make(std::span<const KeyPiece> pieces, uint64_t row_bytes) override {
+    if (row_bytes > this->row_bytes()) return absl::ResourceExhaustedError("rows of a batch");
     return MakeIn(rows_.front(), 0, pieces, row_bytes);
   }
   // Rows of an earlier part that the network has not read by now are lost to it.
   absl::StatusOr<Room> MakePart(std::span<const KeyPiece> pieces, uint64_t row_bytes,
                                 size_t part) override {
+    if (row_bytes > part_row_bytes()) return absl::ResourceExhaustedError("rows of a part");
     return MakeIn(rows_[part % kPartsMax], part, pieces, row_bytes);
   }
   absl::Status ReadStatuses(std::span<KeyStatus> to) override {
@@ -61,6 +71,7 @@ class HostRoom final : public RowRoom {
       std::memcpy(keys_.data() + keys_.size() - piece.key_count, piece.keys,
                   piece.key_count * sizeof(Key));
     }
+    if (keys_.size() > keys_max()) return absl::ResourceExhaustedError("keys of a batch");
     std::fill(rows.begin(), rows.end(), -1);
     rows.assign(row_bytes / sizeof(double) + 1, -1);
     statuses_.assign(keys_.size(), KeyStatus::kAbsent);
@@ -87,6 +98,7 @@ class HostDeviceSession final : public DenseSession {
     return session_->Run(inputs, outputs);
   }
   RowRoom* row_room() override { return &room_; }
+  DeviceLimits device_limits() const override { return machine_.limits; }
   absl::Status RunFromRows(uint32_t samples, std::span<const FedInput> inputs,
                            std::span<std::byte* const> outputs) override {
     ++machine_.runs_from_rows;
@@ -105,6 +117,7 @@ class HostDeviceSession final : public DenseSession {
     if (!machine_.run_error.ok() && part_count_ == machine_.failing_part) return machine_.run_error;
     ++part_count_;
     ++machine_.parts;
+    machine_.part_samples.push_back(part.count);
     EnqueuedPart& enqueued = parts_.emplace_back();
     enqueued.samples = part;
     enqueued.memory.resize(inputs.size());

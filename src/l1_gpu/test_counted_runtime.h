@@ -1,6 +1,6 @@
 // Counts, per thread, the CUDA runtime calls that synchronize, or that create or free memory,
-// streams or events. Works in programs linked with CMake's hps_count_runtime_calls. Covers the
-// functions listed below: those that hps uses and their equivalents.
+// streams, events or graphs. Works in programs linked with CMake's hps_count_runtime_calls. Covers
+// the functions listed below: those that hps uses and their equivalents.
 //
 // Include it in exactly one file of the program.
 #pragma once
@@ -81,6 +81,11 @@ cudaError_t __wrap_cudaStreamDestroy(cudaStream_t stream) {
   ++hps::runtime_calls_here;
   return __real_cudaStreamDestroy(stream);
 }
+cudaError_t __real_cudaEventCreate(cudaEvent_t* event);
+cudaError_t __wrap_cudaEventCreate(cudaEvent_t* event) {
+  ++hps::runtime_calls_here;
+  return __real_cudaEventCreate(event);
+}
 cudaError_t __real_cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t __wrap_cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   ++hps::runtime_calls_here;
@@ -90,6 +95,18 @@ cudaError_t __real_cudaEventDestroy(cudaEvent_t event);
 cudaError_t __wrap_cudaEventDestroy(cudaEvent_t event) {
   ++hps::runtime_calls_here;
   return __real_cudaEventDestroy(event);
+}
+cudaError_t __real_cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t __wrap_cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  ++hps::runtime_calls_here;
+  return __real_cudaStreamBeginCapture(stream, mode);
+}
+cudaError_t __real_cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph,
+                                        unsigned long long flags);
+cudaError_t __wrap_cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph,
+                                        unsigned long long flags) {
+  ++hps::runtime_calls_here;
+  return __real_cudaGraphInstantiate(made, graph, flags);
 }
 cudaError_t __real_cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t __wrap_cudaStreamSynchronize(cudaStream_t stream) {

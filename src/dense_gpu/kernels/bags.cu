@@ -80,6 +80,13 @@ __global__ void __launch_bounds__(kThreads) BagsKernel(const StepBags* steps) {
 
 }  // namespace
 
+// Some attributes are known only of loaded kernels.
+absl::Status LoadBags() {
+  cudaFuncAttributes attributes = {};
+  return CudaStatus(cudaFuncGetAttributes(&attributes, BagsKernel),
+                    "loading of the pooling of rows");
+}
+
 absl::Status LaunchBags(const StepBags* steps, uint32_t step_count, uint64_t elements_max,
                         cudaStream_t stream) {
   const uint64_t blocks = (elements_max + kThreads - 1) / kThreads;

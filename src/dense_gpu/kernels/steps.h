@@ -132,6 +132,9 @@ struct StepBags {
 absl::Status LaunchBags(const StepBags* steps, uint32_t step_count, uint64_t elements_max,
                         cudaStream_t stream);
 
+// Loads the kernel of LaunchBags, so that its first launch does not.
+absl::Status LoadBags();
+
 // Writes the arguments of the next run to `to`, in stream order.
 absl::Status LaunchSetArguments(const RunArguments& arguments, uint32_t input_count,
                                 RunArguments* to, cudaStream_t stream);
