@@ -88,7 +88,8 @@ class ModelManager {
   // In a read-only store, a table that the writer has updated since it was opened restarts with
   // empty levels 1 and 2, because their rows may be out of date.
   // Errors: that of the first model that could not switch. Such a model keeps its current version;
-  // all others have switched. The log has the other errors.
+  // all others have switched. The log has the other errors. Also those of followers (Follow): their
+  // models have switched.
   virtual absl::Status LoadAll() = 0;
 
   // Commits staged imports and switches this model to its newest tables. Loads it again if it was
@@ -97,7 +98,8 @@ class ModelManager {
   // model was corrupt or had another schema, and was discarded; reported once. If the model has
   // tables in the store, they are loaded all the same. An import that is too damaged to tell its
   // model is reported by the next Load of any model. DATA_LOSS, RESOURCE_EXHAUSTED, UNAVAILABLE:
-  // the store failed; the model keeps its current version.
+  // the store failed; the model keeps its current version. Those of followers (Follow): the model
+  // has switched.
   virtual absl::Status Load(const std::string& model) = 0;
 
   // Takes the model out of service: its sessions answer UNAVAILABLE from now on. Then waits until
@@ -112,10 +114,10 @@ class ModelManager {
   virtual absl::StatusOr<std::unique_ptr<LoadedModel>> Open(const std::string& model) = 0;
 
   // Calls `on_switch` after each switch of the model (a load, an import, a drop, an unload), on the
-  // thread that switches it and before that call returns; its error is then one of that call's, as
-  // if the model had not switched. It may also be called when the model has not changed. It may use
-  // this manager, but not switch a model. The returned handle ends that when it is destroyed, which
-  // waits for a running call.
+  // thread that switches it and before that call returns, which then returns its error. A load by
+  // name calls it also when the model has not changed. It may use this manager, but not switch a
+  // model. The returned handle ends that when it is destroyed, and waits for a running call:
+  // neither `on_switch` may destroy it, nor a thread with a lock that `on_switch` takes.
   virtual std::shared_ptr<void> Follow(const std::string& model,
                                        std::function<absl::Status()> on_switch) = 0;
 

@@ -82,8 +82,8 @@ struct PredictRequest {
 // Follows its model: each call answers from the version that is loaded then. A switch of the model
 // (ModelManager::Load, Store::Import, ...) makes the new version ready before it returns: it
 // compiles the network, which can take seconds, while calls are answered from the former version.
-// If that fails, the switch returns why, and calls go on with the former version. An unloaded or
-// dropped model has none.
+// If that fails, the switch returns why, and calls go on with the former version, whose tables take
+// no changes any more. An unloaded or dropped model has none.
 //
 // Thread-safe. At most [server] lookups calls (0 = one per core) run at a time, each with buffers
 // of its own; further calls wait. They share the network's weights and the store's caches. The

@@ -71,7 +71,8 @@ class Store {
   // `bytes_max` in the statistics is 0.
   // Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS and others for the source files, with file,
   // expected and found. If the message says "is imported, but is not served yet", the import was
-  // committed, and the model keeps its current version for the reason given.
+  // committed, and the model, or a PredictionModel of it, keeps its current version for the reason
+  // given.
   virtual absl::StatusOr<ImportReport> Import(const ImportRequest& request) = 0;
 
   // Writes a table's rows as of this call, in ascending order of keys, while the store serves. A

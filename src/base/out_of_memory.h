@@ -1,7 +1,7 @@
 // The status of a failed allocation.
 //
 // hps throws nothing, but what it uses of the standard library throws std::bad_alloc. It is caught
-// at three boundaries, and ends at most the work inside: a request (src/server), a task of an
+// at three boundaries, and ends at most the work inside: a request or a load (Try), a task of an
 // executor (src/query/fetch, src/import/parallel.cc), a call of a session. Large allocations, whose
 // size a user decides, are checked where they are made.
 #pragma once

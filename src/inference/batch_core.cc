@@ -43,7 +43,7 @@ void BatchCore::Run(ModelVersion& version, RequestList<> requests, OnLookup on_l
     });
     const bool interrupted = EndLookup(requests);
     const TimePoint now = options_.clock->Now();
-    on_lookup(now - begun_at, executor_.counts());
+    on_lookup(now - begun_at, status.ok() ? executor_.counts() : LookupCounts());
     if (status.ok()) requests = EndAnswered(version, requests, interrupted || now >= deadline);
   }
   while (PlannedRequest* request = requests.Pop()) request->Finish(status);

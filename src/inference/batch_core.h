@@ -33,18 +33,18 @@ class BatchCore {
  public:
   struct Options {
     size_t slot = 0;      // of the versions' sessions that it uses
-    size_t keys_max = 0;  // of one lookup; a larger request is looked up in pieces
+    size_t keys_max = 0;  // of one lookup; more keys are looked up in turn
     LateAnswers late_answers = LateAnswers::kDegraded;
     const Clock* clock = nullptr;
   };
-  // One lookup of requests of the batch has ended, after `time`; it answered keys as `counts` say.
-  // Called before a request of it ends.
+  // A lookup of requests of the batch has ended, after `time`; it answered keys as `counts` say,
+  // none if it failed. Called before a request of it ends.
   using OnLookup = absl::FunctionRef<void(Duration time, const LookupCounts& counts)>;
 
   explicit BatchCore(const Options& options);
 
-  // `requests` are planned for `version`, which the caller keeps; together they have at most
-  // keys_max keys, or they are a single one. Finish of each is called once: with OK;
+  // `requests` are planned for `version`, which the caller keeps. Finish of each is called once:
+  // with OK;
   // DEADLINE_EXCEEDED (rows were missing at its deadline, and late answers are errors); CANCELLED;
   // RESOURCE_EXHAUSTED (no memory); or an error of the lookup or of the network.
   void Run(ModelVersion& version, RequestList<> requests, OnLookup on_lookup);

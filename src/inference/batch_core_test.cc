@@ -87,7 +87,11 @@ struct Asked final : PlannedRequest {
     output.data = std::as_writable_bytes(std::span(&row, 1)).data();
     plan.outputs = {&output, 1};
   }
-  void Finish(const absl::Status& status) override { ended.push_back(status); }
+  // The plan is gone: whoever has a request may reuse it at once.
+  void Finish(const absl::Status& status) override {
+    ended.push_back(status);
+    plan.Clear();
+  }
 
   bool has_row() const {
     return ended.size() == 1 && ended[0].ok() && row == static_cast<float>(key);

@@ -10,6 +10,7 @@
 
 #include "hps/store.h"
 #include "hps/transfer.h"
+#include "inference/batch_core.h"
 #include "inference/request_plan.h"
 #include "onnx/test_models.h"
 #include "testing/test_directory.h"
@@ -53,10 +54,12 @@ class BatchExecutorTest : public ::testing::Test {
   }
 
   // A request with its plan, its outputs and their memory.
-  struct Asked {
+  struct Asked final : PlannedRequest {
+    void Finish(const absl::Status& status) override { ended = status; }
+
+    absl::Status ended = absl::UnknownError("not ended");
     TensorRequest request{};
     std::vector<OutputTensor> outputs{};
-    ExecutionPlan plan{};
     std::vector<std::vector<float>> memory{};
   };
 
@@ -175,6 +178,7 @@ TEST_F(BatchExecutorTest, CountsWhatHasNotComePerRequest) {
 }
 
 // score = x [batch, keys, 2] as [batch, 6] * 1; only the product tells that it takes three keys.
+// The other request of the batch is answered.
 TEST_F(BatchExecutorTest, ShapesThatTheNetworkDoesNotTakeAreNamedByTheirInput) {
   TestModel network;
   network.Input("x", ::onnx::TensorProto::FLOAT, {-1, -1, 2});
@@ -199,14 +203,13 @@ TEST_F(BatchExecutorTest, ShapesThatTheNetworkDoesNotTakeAreNamedByTheirInput) {
   bad.request.inputs[0].shape = {.dims = {3, 2}, .dim_count = 2};
   Plan(good);
   Plan(bad);
-  const std::vector<ExecutionPlan*> both = {&good.plan, &bad.plan};
-  ASSERT_NO_FATAL_FAILURE(LookUp(both));
-  EXPECT_EQ(executor_.Predict(*version_, both).code(), absl::StatusCode::kInvalidArgument);
-  const absl::Status refused = executor_.Predict(*version_, {&both[1], 1});
-  EXPECT_EQ(refused, absl::InvalidArgumentError("the dense network does not take these shapes: "
-                                                "input 'a' with 2 keys for each sample"));
-  const absl::Status predicted = executor_.Predict(*version_, {&both[0], 1});
-  ASSERT_TRUE(predicted.ok()) << predicted;
+  RequestList<> both;
+  for (Asked* asked : {&good, &bad}) both.Push(asked);
+  BatchCore core({.slot = 0, .keys_max = kKeysMax, .clock = &RealClock()});
+  core.Run(*version_, both, [](Duration, const LookupCounts&) {});
+  EXPECT_EQ(bad.ended, absl::InvalidArgumentError("the dense network does not take these shapes: "
+                                                  "input 'a' with 2 keys for each sample"));
+  ASSERT_TRUE(good.ended.ok()) << good.ended;
   EXPECT_FLOAT_EQ(good.memory[0][0], 2 * (10 + 20 + 30) + 3);
   EXPECT_FLOAT_EQ(good.memory[0][1], 2 * (40 + 50 + 60) + 3);
 }

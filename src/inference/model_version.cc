@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/fault_point.h"
 #include "base/macros.h"
 #include "base/public_message.h"
 #include "hps/config.h"
@@ -13,6 +14,12 @@ size_t LookupKeysMax(const Config& config, const ModelManager& models) {
   const uint64_t keys_max = config.server.batch_keys_max;
   return models.devices().empty() ? keys_max
                                   : std::min<uint64_t>(keys_max, config.l1.call_keys_max);
+}
+
+absl::Status BehindTheSwitch(const absl::Status& error) {
+  return Reworded(error, absl::StrCat(error.message(),
+                                      "; the store has switched to the new tables, and requests "
+                                      "are answered from the old ones until a load succeeds"));
 }
 
 ModelVersion::Options ModelVersion::OptionsFor(const Config& config, const ModelManager& models,
@@ -57,9 +64,9 @@ absl::StatusOr<ModelVersionRef> ModelVersion::Open(ModelManager& manager, const 
                                                    const Options& options) {
   HPS_ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> opened, manager.Open(model));
   const auto about_model = [&model](const absl::Status& status) {
-    return Public(
-        absl::Status(status.code(), absl::StrCat("model '", model, "': ", status.message())));
+    return Reworded(status, absl::StrCat("model '", model, "': ", status.message()));
   };
+  HPS_FAULT_POINT("inference.open.before_network");
   std::unique_ptr<Predictor> predictor;
   if (const std::shared_ptr<const ModelNetwork> network = opened->network(); network != nullptr) {
     absl::StatusOr<std::unique_ptr<Predictor>> made = Predictor::Make(
@@ -71,12 +78,13 @@ absl::StatusOr<ModelVersionRef> ModelVersion::Open(ModelManager& manager, const 
          .call_keys_max = options.device_keys_max,
          .row_bytes_max = options.row_bytes_max,
          .math = options.dense_math});
-    if (!made.ok()) return about_model(made.status());
+    if (!made.ok()) return Public(about_model(made.status()));
     predictor = *std::move(made);
   }
   absl::StatusOr<ModelVersionRef> made = Make(std::move(opened), options, std::move(predictor));
-  if (!made.ok()) return about_model(made.status());
-  return made;
+  if (made.ok()) return made;
+  const absl::Status error = about_model(made.status());
+  return absl::IsResourceExhausted(error) ? Public(error) : error;
 }
 
 std::optional<uint32_t> ModelVersion::IndexOfTable(std::string_view name) const {

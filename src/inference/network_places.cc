@@ -71,9 +71,11 @@ absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeOn(int device, const ModelNetw
 
 // The model can't be loaded, or one of its slots not be made.
 absl::Status NoMemoryOn(int device, const absl::Status& error) {
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "the dense network on device ", device, ": ", error.message(),
-      ": lower [l1] bytes_max or [server] lookups, or set [server] dense_device to \"cpu\""));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the dense network on device ", device, ": ", error.message(),
+                   ": lower [l1] bytes_max or [server] lookups, or set [server] dense_device to "
+                   "\"cpu\"; a version "
+                   "that is served keeps its memory until it is unloaded"));
 }
 
 }  // namespace
@@ -171,12 +173,13 @@ absl::Status NetworkPlaces::AddDevices(const ModelNetwork& network, const Device
 
 absl::StatusOr<std::unique_ptr<DenseSession>> NetworkPlaces::NewSession(int device) {
   HPS_ASSIGN_OR_RETURN(std::unique_ptr<DenseSession> on_cpu, on_cpu_->NewSession());
-  if (const auto found = on_devices_.find(device); found != on_devices_.end()) {
+  if (const auto found = on_devices_.find(device); found != on_devices_.end() && !hangs_) {
     absl::StatusOr<std::unique_ptr<DenseSession>> made = found->second->NewSession();
     if (made.ok()) {
       return std::make_unique<DeviceSession>(*this, device, *std::move(made), std::move(on_cpu));
     }
     if (absl::IsResourceExhausted(made.status())) return NoMemoryOn(device, made.status());
+    hangs_ = absl::IsDeadlineExceeded(made.status());
     LogWarning(absl::StrCat("model '", model_,
                             "': a session of the dense network runs on the CPU, not on device ",
                             device, ": ", TextForLog(made.status())));

@@ -77,6 +77,7 @@ class NetworkPlaces {
   const std::string model_;
   const std::unique_ptr<DenseNetwork> on_cpu_;
   std::map<int, std::unique_ptr<DenseNetwork>> on_devices_;
+  std::atomic<bool> hangs_{false};  // a device did: later sessions do not wait for one, too
   Counts counts_;
 };
 

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 #include <set>
 #include <utility>
 
 #include "base/bytes.h"
 #include "base/macros.h"
+#include "base/out_of_memory.h"
 #include "dense/device_rows.h"
 #include "inference/network_check.h"
 #include "inference/pooling.h"
@@ -50,7 +50,7 @@ void PredictionSession::Prepare() {
 // Requests that the network can run together, one group after the other.
 absl::Status PredictionSession::RunGroups(Group requests,
                                           absl::Status (PredictionSession::*run)(Group)) {
-  try {
+  return Try([&] {
     Prepare();
     while (!requests.empty()) {
       size_t count = 1;
@@ -62,9 +62,7 @@ absl::Status PredictionSession::RunGroups(Group requests,
       requests = requests.subspan(count);
     }
     return absl::OkStatus();
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("out of memory; try again later");
-  }
+  });
 }
 
 absl::Status PredictionSession::Run(Group requests) {

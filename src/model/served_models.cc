@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/logging.h"
 #include "base/macros.h"
+#include "base/out_of_memory.h"
 #include "base/public_message.h"
 #include "model/model_files.h"
 #include "model/preload.h"
@@ -44,11 +45,12 @@ absl::Status NoSuchModel(const std::string& model, const std::vector<std::string
 
 absl::StatusOr<ServedModels::ModelErrors> ServedModels::Switch(Missing missing) {
   ModelErrors errors;
+  std::vector<std::string> switched;
   {
     MutexLock change(change_mutex_);
-    HPS_ASSIGN_OR_RETURN(errors, SwitchIn({.missing = missing}));
+    HPS_ASSIGN_OR_RETURN(errors, SwitchIn({.missing = missing}, switched));
   }
-  errors.merge(TellFollowers({}));
+  errors.merge(TellFollowers(switched));
   return errors;
 }
 
@@ -57,7 +59,7 @@ absl::Status ServedModels::Load(const std::string& model) {
     MutexLock change(change_mutex_);
     HPS_RETURN_IF_ERROR(LoadIn(model));
   }
-  const ModelErrors errors = TellFollowers({.only = &model});
+  const ModelErrors errors = TellFollowers({&model, 1});
   return errors.empty() ? absl::OkStatus() : errors.begin()->second;
 }
 
@@ -66,7 +68,7 @@ absl::Status ServedModels::Unload(const std::string& model) {
     MutexLock change(change_mutex_);
     HPS_RETURN_IF_ERROR(UnloadIn(model));
   }
-  TellFollowers({.only = &model});
+  TellFollowers({&model, 1});
   return absl::OkStatus();
 }
 
@@ -84,22 +86,25 @@ std::shared_ptr<void> ServedModels::Follow(const std::string& model,
 }
 
 // What they do may take seconds, as the compilation of a network, and another model can switch
-// meanwhile. A follower that is told of two switches at a time hears of the later one.
-ServedModels::ModelErrors ServedModels::TellFollowers(const Scope& scope) {
+// meanwhile. Of two switches of one model at a time, the first may report what became of the
+// second.
+ServedModels::ModelErrors ServedModels::TellFollowers(std::span<const std::string> models) {
   std::vector<std::shared_ptr<Follower>> followers;
   {
     MutexLock lock(mutex_);
     for (const std::weak_ptr<Follower>& known : followers_) {
       std::shared_ptr<Follower> follower = known.lock();
-      if (follower != nullptr && scope.Has(follower->model))
+      if (follower != nullptr &&
+          std::find(models.begin(), models.end(), follower->model) != models.end()) {
         followers.push_back(std::move(follower));
+      }
     }
   }
   ModelErrors errors;
   for (const auto& follower : followers) {
     MutexLock calling(follower->mutex);
     if (follower->on_switch == nullptr) continue;
-    const absl::Status status = follower->on_switch();
+    const absl::Status status = Try(follower->on_switch);
     if (!status.ok()) errors.emplace(follower->model, status);
   }
   return errors;
@@ -115,7 +120,8 @@ absl::Status ServedModels::LoadIn(const std::string& model) {
     MutexLock lock(mutex_);
     was_unloaded = unloaded_.erase(model) != 0;
   }
-  const absl::StatusOr<ModelErrors> errors = SwitchIn({.only = &model});
+  std::vector<std::string> switched;
+  const absl::StatusOr<ModelErrors> errors = SwitchIn({.only = &model}, switched);
   if (errors.ok() && errors->empty()) return absl::OkStatus();
   if (was_unloaded) {
     MutexLock lock(mutex_);
@@ -131,10 +137,13 @@ absl::Status ServedModels::UnloadIn(const std::string& model) {
     MutexLock lock(mutex_);
     unloaded_.insert(model);
   }
-  return SwitchIn({.only = &model}).status();
+  std::vector<std::string> switched;
+  return SwitchIn({.only = &model}, switched).status();
 }
 
-absl::StatusOr<ServedModels::ModelErrors> ServedModels::SwitchIn(const Scope& scope) {
+// Adds the models that have switched to `switched`.
+absl::StatusOr<ServedModels::ModelErrors> ServedModels::SwitchIn(
+    const Scope& scope, std::vector<std::string>& switched) {
   ModelErrors errors;
   HPS_ASSIGN_OR_RETURN(std::vector<ModelBuild> models, PinModels(scope, errors));
   HPS_ASSIGN_OR_RETURN(const std::vector<TableInfo> waiting, WaitingTables(models));
@@ -149,8 +158,8 @@ absl::StatusOr<ServedModels::ModelErrors> ServedModels::SwitchIn(const Scope& sc
   const auto first_new = std::find_if(models.begin(), models.end(),
                                       [&](const ModelBuild& model) { return order(model) == 2; });
   for (auto model = models.begin(); model != first_new; ++model)
-    ServeTogether({model, 1}, {}, errors);
-  ServeTogether({first_new, models.end()}, waiting, errors);
+    ServeTogether({model, 1}, {}, errors, switched);
+  ServeTogether({first_new, models.end()}, waiting, errors, switched);
   MutexLock lock(mutex_);
   std::erase_if(errors_, [&](const auto& entry) { return scope.Has(entry.first); });
   errors_.insert(errors.begin(), errors.end());
@@ -159,13 +168,16 @@ absl::StatusOr<ServedModels::ModelErrors> ServedModels::SwitchIn(const Scope& sc
 
 // Gives the new tables of the models budgets, and switches the models one after the other.
 void ServedModels::ServeTogether(std::span<ModelBuild> models, std::span<const TableInfo> waiting,
-                                 ModelErrors& errors) {
+                                 ModelErrors& errors, std::vector<std::string>& switched) {
   DivideL2(models, waiting);
   DivideL1(models, waiting);
   for (ModelBuild& model : models) {
     if (!model.changed) continue;
     const absl::Status status = Serve(model);
-    if (status.ok()) continue;
+    if (status.ok()) {
+      switched.push_back(model.model);
+      continue;
+    }
     model.tables.clear();  // what they have of level 1 is free for the next model
     errors[model.model] = AboutModel(model.model, status);
   }

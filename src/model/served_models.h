@@ -68,7 +68,8 @@ class ServedModels {
 
   // How to treat a configured model or table that the store does not have.
   enum class Missing { kError, kIgnored };
-  // The errors of models that could not switch, by model. The messages name the model.
+  // The errors of models that could not switch, and of followers (Follow) of models that have, by
+  // model. The messages name the model.
   using ModelErrors = std::map<std::string, absl::Status>;
 
   // Switches every model to the store's current tables, each in one step. Returns the models that
@@ -150,10 +151,11 @@ class ServedModels {
     std::function<absl::Status()> on_switch HPS_GUARDED_BY(mutex);  // null: it follows no more
   };
 
-  absl::StatusOr<ModelErrors> SwitchIn(const Scope& scope) HPS_REQUIRES(change_mutex_);
+  absl::StatusOr<ModelErrors> SwitchIn(const Scope& scope, std::vector<std::string>& switched)
+      HPS_REQUIRES(change_mutex_);
   absl::Status LoadIn(const std::string& model) HPS_REQUIRES(change_mutex_);
   absl::Status UnloadIn(const std::string& model) HPS_REQUIRES(change_mutex_);
-  ModelErrors TellFollowers(const Scope& scope) HPS_EXCLUDES(change_mutex_);
+  ModelErrors TellFollowers(std::span<const std::string> models) HPS_EXCLUDES(change_mutex_);
   std::map<std::string, bool> StoredModels() const;
   std::vector<std::string> KnownModels(const std::map<std::string, bool>& stored) const;
   absl::StatusOr<LiveModel*> LoadedModel(const std::string& model);
@@ -179,7 +181,8 @@ class ServedModels {
       HPS_REQUIRES(change_mutex_);
   void DivideL1(std::span<ModelBuild> models, std::span<const TableInfo> waiting) const;
   void ServeTogether(std::span<ModelBuild> models, std::span<const TableInfo> waiting,
-                     ModelErrors& errors) HPS_REQUIRES(change_mutex_);
+                     ModelErrors& errors, std::vector<std::string>& switched)
+      HPS_REQUIRES(change_mutex_);
   absl::Status Serve(ModelBuild& building) HPS_REQUIRES(change_mutex_);
   absl::StatusOr<L2Part::Opened> OpenL2Part(const L2PartTier& part, const TableBuild& table) const;
   // The parts that the table has.

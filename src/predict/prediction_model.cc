@@ -4,9 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/logging.h"
 #include "base/macros.h"
 #include "base/mutex.h"
 #include "base/out_of_memory.h"
+#include "base/public_message.h"
 #include "base/server_threads.h"
 #include "inference/batch_core.h"
 #include "inference/model_version.h"
@@ -47,13 +49,13 @@ class StorePredictionModel final : public PredictionModel {
         timeout_(config.lookup.timeout),
         limits_{.response_bytes_max = config.server.response_bytes_max} {
     for (size_t slot = 0; slot < options_.slot_count; ++slot) {
-      free_slots_.push_back(slot);
       instances_.push_back(
           std::make_unique<Instance>(BatchCore::Options{.slot = slot,
                                                         .keys_max = options_.keys_max,
                                                         .late_answers = config.server.late_answers,
                                                         .clock = &RealClock()}));
     }
+    for (size_t slot = options_.slot_count; slot > 0; --slot) free_slots_.push_back(slot - 1);
   }
 
   // Errors: those of PredictionModel::Open.
@@ -93,15 +95,24 @@ class StorePredictionModel final : public PredictionModel {
   // one goes on; if the model is not loaded any more, there is none.
   absl::Status OnSwitch() {
     MutexLock opening(opening_mutex_);
-    if (const auto version = Version(); version.ok() && (*version)->is_current())
-      return absl::OkStatus();
-    if (const absl::Status gone = models_.Open(name_).status(); !gone.ok()) {
-      Publish(gone);
+    const absl::StatusOr<ModelVersionRef> former = Version();
+    if (former.ok() && (*former)->is_current()) return absl::OkStatus();
+    absl::StatusOr<ModelVersionRef> opened = ModelVersion::Open(models_, name_, options_);
+    if (opened.ok()) {
+      Publish(std::move(opened));
       return absl::OkStatus();
     }
-    HPS_ASSIGN_OR_RETURN(ModelVersionRef opened, ModelVersion::Open(models_, name_, options_));
-    Publish(std::move(opened));
-    return absl::OkStatus();
+    if (absl::Status gone = models_.Open(name_).status(); !gone.ok()) {
+      Publish(std::move(gone));
+      return absl::OkStatus();
+    }
+    if (!former.ok()) {
+      Publish(opened.status());
+      return opened.status();
+    }
+    const absl::Status behind = BehindTheSwitch(opened.status());
+    LogWarning(absl::StrCat("a version can't be used: ", TextForLog(behind)));
+    return behind;
   }
 
   void Publish(absl::StatusOr<ModelVersionRef> version) {

@@ -11,10 +11,13 @@
 
 #include "model/test_store_files.h"
 #include "onnx/test_models.h"
+#include "testing/await.h"
+#include "testing/faults/fault_points.h"
 
 namespace hps {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -115,21 +118,21 @@ TEST_F(PredictionModelTest, FollowsItsModel) {
   if (store_ == nullptr) return;
   const std::vector<Key> keys = {4};
   const std::array inputs = {ModelInput::Keys("user", keys, {1})};
-  // Told of a switch before the handle is.
-  std::vector<std::string> meanwhile;
-  const auto earlier = store_->models().Follow("m", [&] {
-    const auto outputs = model_->Predict({.inputs = inputs});
-    meanwhile.push_back(outputs.ok() ? outputs->front().name : outputs.status().ToString());
-    return absl::OkStatus();
-  });
   Open();
   if (model_ == nullptr) return;
   TestModel doubled = LogisticModel();
   doubled.Node("Add", "twice", {"score", "score"});
   doubled.graph().mutable_output(0)->set_name("twice");
-  Import(doubled);
-  EXPECT_THAT(meanwhile, ElementsAre("score"))
-      << "the former version goes on until the new is ready";
+  constexpr const char* kOpening = "inference.open.before_network";
+  FaultPoints::Arm(kOpening, {.action = FaultAction::kWait});
+  std::thread import([&] { Import(doubled); });
+  const bool is_opening = AwaitCondition([&] { return FaultPoints::IsWaiting(kOpening); });
+  const auto meanwhile = model_->Predict({.inputs = inputs});
+  FaultPoints::DisarmAll();
+  import.join();
+  ASSERT_TRUE(is_opening);
+  ASSERT_TRUE(meanwhile.ok()) << meanwhile.status();
+  EXPECT_EQ(meanwhile->front().name, "score");
   const auto outputs = model_->Predict({.inputs = inputs});
   ASSERT_TRUE(outputs.ok()) << outputs.status();
   EXPECT_EQ(outputs->front().name, "twice");
@@ -141,7 +144,9 @@ TEST_F(PredictionModelTest, FollowsItsModel) {
   wrong.Node("MatMul", "score", {"x", "w"});
   wrong.Output("score", ::onnx::TensorProto::FLOAT, {-1, 1});
   const absl::Status refused = TryImport(wrong);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("is imported, but is not served yet"));
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("is imported, but is not served yet"),
+                    HasSubstr("requests are answered from the old ones until a load succeeds")));
   const auto after = model_->Predict({.inputs = inputs});
   ASSERT_TRUE(after.ok()) << after.status();
   EXPECT_EQ(after->front().name, "twice");
@@ -160,6 +165,12 @@ TEST_F(PredictionModelTest, AnUnloadTakesItsVersion) {
   const absl::Status unloaded = store_->models().Unload("m", std::chrono::minutes(1));
   EXPECT_TRUE(unloaded.ok()) << unloaded;
   EXPECT_TRUE(absl::IsUnavailable(model_->Predict({.inputs = inputs}).status()));
+  const absl::Status planned = absl::ResourceExhaustedError("planned");
+  FaultPoints::Arm("inference.open.before_network",
+                   {.action = FaultAction::kFail, .status = planned});
+  EXPECT_EQ(store_->models().Load("m"), planned);
+  EXPECT_EQ(model_->Predict({.inputs = inputs}).status(), planned) << "the reason of today";
+  FaultPoints::DisarmAll();
   ASSERT_TRUE(store_->models().Load("m").ok());
   EXPECT_TRUE(model_->Predict({.inputs = inputs}).ok());
 }

@@ -1,9 +1,7 @@
 // The entry points that Triton calls (libtriton_hps.so). docs/triton.md says how it is used.
 #include <cstdint>
-#include <exception>
 #include <filesystem>
 #include <memory>
-#include <new>
 #include <string>
 
 #include "absl/status/status.h"

@@ -27,15 +27,6 @@ struct OpenStores {
   std::map<std::pair<std::string, OpenMode>, Entry> by_path HPS_GUARDED_BY(mutex);
 };
 
-// The store has switched to the tables of the new import, and the version that is served still has
-// the old ones. The old tables take no changes any more: the operator must know.
-absl::Status BehindTheSwitch(const absl::Status& error) {
-  return absl::Status(error.code(),
-                      absl::StrCat(error.message(),
-                                   "; the store has switched to the new tables, and requests are "
-                                   "answered from the old ones until a load succeeds"));
-}
-
 OpenStores& Stores() {
   static OpenStores* const stores = new OpenStores;  // for threads that outlive static objects
   return *stores;

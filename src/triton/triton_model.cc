@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "base/out_of_memory.h"
 #include "inference/model_metadata.h"
 #include "inference/request_plan.h"
 #include "triton/triton_status.h"
@@ -41,7 +42,7 @@ absl::StatusOr<std::unique_ptr<TritonModel>> TritonModel::Load(TRITONBACKEND_Mod
   const char* name = nullptr;
   HPS_RETURN_IF_ERROR(FromTriton(TRITONBACKEND_ModelName(model, &name)));
   std::unique_ptr<TritonModel> loaded(new TritonModel(name));
-  const absl::Status opened = loaded->Open(model);
+  const absl::Status opened = Try([&] { return loaded->Open(model); });
   if (!opened.ok()) return With(opened, absl::StrCat("hps: model '", name, "'"));
   return loaded;
 }
