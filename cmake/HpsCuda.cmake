@@ -1,4 +1,4 @@
-# CUDA for src/l1_gpu and src/dense_gpu. Included when HPS_CUDA is on.
+# CUDA for src/l1_gpu and src/network/gpu. Included when HPS_CUDA is on.
 #
 # The compiler is the one of CMAKE_CUDA_COMPILER or CUDACXX, else the one that `make gpu` installs
 # from PyPI's wheels into $HPS_CUDA_VENV (.venv-cuda/), else a system toolkit's.
@@ -40,7 +40,7 @@ endif()
 enable_language(CUDA)
 find_package(CUDAToolkit 13.0 REQUIRED)
 
-# cuBLASLt's headers, for src/dense_gpu: in the venv, where `make gpu` puts them, or of a toolkit.
+# cuBLASLt's headers, for src/network/gpu: in the venv, where `make gpu` puts them, or of a toolkit.
 find_path(HPS_CUBLAS_INCLUDE cublasLt.h HINTS ${HPS_CUDA_VENV}/cublas/include
           ${CUDAToolkit_INCLUDE_DIRS} DOC "The folder of cublasLt.h")
 if(NOT HPS_CUBLAS_INCLUDE)

@@ -19,14 +19,14 @@ function(hps_collect_linked target collected)
   set(${collected} ${${collected}} PARENT_SCOPE)
 endfunction()
 
-# The public API is implemented by src/model and what it links.
-add_library(hps::hps ALIAS hps_model)
-hps_collect_linked(hps_model HPS_INSTALLED)
+# The public API is implemented by src/node and what it links.
+add_library(hps::hps ALIAS hps_node)
+hps_collect_linked(hps_node HPS_INSTALLED)
 foreach(target IN LISTS HPS_INSTALLED)
   string(REGEX REPLACE "^hps_" "" folder ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${folder})
 endforeach()
-set_target_properties(hps_model PROPERTIES EXPORT_NAME hps)
+set_target_properties(hps_node PROPERTIES EXPORT_NAME hps)
 
 add_custom_target(installed DEPENDS hps hps_shared ${HPS_INSTALLED})
 # Before the first file is installed: otherwise a partial build leaves a partial installation.

@@ -3,7 +3,7 @@
 # programs of a build, stripped, the Debian libraries that they link, and the script itself.
 #
 #   tools/gpu_pack.sh BUILD_DIR DEST     as in: tools/gpu_pack.sh build/cuda build/gpu_pack
-#   tools/gpu_pack.sh BUILD_DIR DEST PROGRAM...     these alone, as in: bin/hps tests/dense_gpu_test
+#   tools/gpu_pack.sh BUILD_DIR DEST PROGRAM...     these alone: bin/hps tests/network_gpu_test
 #
 # With dense networks the pack also has the parts of OpenVINO that are loaded when a network is
 # compiled, and tests/server/dense_gpu_test.py (HPS_COMMAND=DEST/bin/hps; needs Python and NumPy).

@@ -6,19 +6,22 @@
 The layers (ARCHITECTURE.md), lowest first; a folder sees itself and what is named beside it:
 
     0  include/hps, src/base, src/types over it
-    1  src/tier
-       src/onnx, src/dense over it         dense_cpu, no_dense, inference over dense, never each
-                                           other
-       src/dense_plan over onnx            dense_gpu over it, with the CUDA resources of l1_gpu
-    2  src/l1_* l2_* l3_* no_gpu no_redis  never each other
+    1  src/tier, src/network/onnx
+       src/network over network/onnx       the interface of a dense network
+       src/network/plan over network/onnx
+    2  src/l1_* l2_* l3_*                  never each other
+       src/network/cpu over network        network/gpu over it and plan, with the CUDA resources of
+                                           l1_gpu
+       src/inference over network          its predictions of an open store link node
+       src/absent                          stands in for what a build leaves out, on any layer
     3  src/serving                         no layer 2
-    4  src/query update import             never each other, no layer 2; import sees src/onnx
-    5  src/model                           links inference, for the check of a network at its import
+    4  src/query update import             never each other, no layer 2; import sees network/onnx
+    5  src/node                            links inference, for the check of a network at its import
        src/publish                         includes import and update, links a stream of update
        src/train                           base types: the interfaces of training
        src/train_cpu                       over train; nothing of serving sees them
-    6  cli triton src/server src/c_api     link model, include include/hps, base/, types/; triton,
-       src/predict                         src/predict and src/server/core also inference/
+    6  cli triton src/server src/c_api     link node, include include/hps, base/, types/; triton and
+                                           src/server/core also inference/
     7  python                              includes include/hps, c_api/, train/, train_cpu/
        examples/                           include include/hps
        tests/ bench/                       anything
@@ -35,8 +38,7 @@ import sys
 from source_tree import Finding, SourceTree, line_of
 
 LOW = {"include", "base", "types"}
-LEVELS = {"l1_gpu", "no_gpu", "l2_memory", "l2_redis", "no_redis", "l3_pages",
-          "l3_rocksdb"}
+LEVELS = {"l1_gpu", "l2_memory", "l2_redis", "l3_pages", "l3_rocksdb"}
 MIDDLE = {"query", "update", "import"}
 
 # Folder -> folders whose headers it may include (itself always).
@@ -48,26 +50,21 @@ MAY_INCLUDE |= {folder: LOW | {"tier"} for folder in LEVELS | MIDDLE | {"serving
 MAY_INCLUDE |= {folder: LOW | {"tier", "serving"} for folder in ("query", "update")}
 # Rows in page files are a part of the store.
 MAY_INCLUDE["l3_rocksdb"] |= {"l3_pages"}
-MAY_INCLUDE["onnx"] = LOW
-MAY_INCLUDE["import"] = LOW | {"tier", "onnx"}
-# src/dense_cpu and src/dense_gpu implement src/dense; src/no_dense, src/no_dense_gpu stand in for
-# them.
-MAY_INCLUDE["dense"] = LOW | {"onnx"}
-DENSE = {"dense_cpu", "no_dense", "no_dense_gpu"}
-MAY_INCLUDE |= {folder: LOW | {"onnx", "dense"} for folder in DENSE | {"inference"}}
-# The plan of a network for a device, and what runs it there.
-MAY_INCLUDE["dense_plan"] = LOW | {"onnx"}
-MAY_INCLUDE["dense_gpu"] = LOW | {"onnx", "dense", "dense_plan"}
-MAY_INCLUDE["model"] = LOW | {"tier", "serving", "onnx"} | LEVELS | MIDDLE
-# src/update/kafka is a transport of src/update; src/update/no_kafka stands in for it.
-STREAMS = {"update_kafka", "update_no_kafka"}
-MAY_INCLUDE |= {folder: LOW | {"tier", "update"} for folder in STREAMS}
+MAY_INCLUDE["network_onnx"] = LOW
+MAY_INCLUDE["import"] = LOW | {"tier", "network_onnx"}
+# src/network/cpu and src/network/gpu implement src/network, from the plan of src/network/plan.
+MAY_INCLUDE |= {folder: LOW | {"network_onnx"} for folder in ("network", "network_plan")}
+NETWORK = {"network", "network_onnx"}
+MAY_INCLUDE |= {folder: LOW | NETWORK for folder in ("network_cpu", "inference")}
+MAY_INCLUDE["network_gpu"] = LOW | NETWORK | {"network_plan"}
+MAY_INCLUDE["node"] = LOW | {"tier", "serving", "network_onnx"} | LEVELS | MIDDLE
+# src/update/kafka is a transport of src/update.
+MAY_INCLUDE["update_kafka"] = LOW | {"tier", "update"}
+MAY_INCLUDE["absent"] = LOW | {"tier", "network", "update", "server_core"}
 MAY_INCLUDE["publish"] = LOW | {"tier", "import", "update"}
 MAY_INCLUDE["examples"] = {"include"}
 # The backend of Triton brings requests to the inference core, as the server does.
-# The public interface of predictions over an open store.
-MAY_INCLUDE["predict"] = LOW | {"inference"}
-MAY_INCLUDE["triton"] = LOW | {"onnx", "dense", "inference"}
+MAY_INCLUDE["triton"] = LOW | NETWORK | {"inference"}
 # tools/triton_peer has another backend of Triton, which the first one is measured against.
 MAY_INCLUDE["tools"] = {"triton"}
 # src/c_api is the C interface; python/csrc, the extension of Python, shares its JSON texts.
@@ -75,8 +72,8 @@ MAY_INCLUDE["c_api"] = LOW
 MAY_INCLUDE["python"] = {"include", "c_api", "train", "train_cpu"}
 # src/server/core knows no protocol, src/server/net has what protocols share; their neighbours are
 # codecs and pages over them, never each other; src/server itself composes them.
-MAY_INCLUDE["server_core"] = LOW | {"onnx", "dense", "inference"}
-SERVER_PARTS = {"server_http", "server_grpc", "server_no_grpc", "server_pages"}
+MAY_INCLUDE["server_core"] = LOW | NETWORK | {"inference"}
+SERVER_PARTS = {"server_http", "server_grpc", "server_pages"}
 MAY_INCLUDE |= {folder: LOW | {"server_core", "inference"} for folder in SERVER_PARTS}
 MAY_INCLUDE["server_net"] = LOW | {"server_core"}
 MAY_INCLUDE["server_http"] |= {"server_net"}
@@ -91,37 +88,41 @@ MAY_INCLUDE_HEADER = {"cli": {"import/generate.h", "import/hugectr_config.h",
                               "import/formats/npy_files.h", "import/formats/result_file.h",
                               "import/row_source.h", "import/split_files.h",
                               "inference/network_check.h"},
-                      "dense_gpu": {"l1_gpu/cuda_resources.h", "l1_gpu/cuda_status.h"},
+                      "network_gpu": {"l1_gpu/cuda_resources.h", "l1_gpu/cuda_status.h"},
                       "examples": {"import/generate.h"},
-                      "model": {"inference/network_check.h"},
+                      "node": {"inference/network_check.h"},
                       "python": {"base/mutex.h", "import/generate.h",
-                                 "dense_cpu/openvino_network.h",
+                                 "network/cpu/openvino_network.h",
                                  "inference/network_check.h", "types/update_start.h"}}
 # As above, for tests and fuzz targets only.
-TESTS_MAY_INCLUDE_HEADER = {"inference": {"model/open_store.h", "tier/device_cache_factory.h"},
-                            "predict": {"model/test_store_files.h", "onnx/test_models.h"},
+TESTS_MAY_INCLUDE_HEADER = {"inference": {"node/open_store.h", "node/test_store_files.h",
+                                          "tier/device_cache_factory.h"},
                             "server": {"import/generate.h"}, "server_grpc": {"import/generate.h"},
-                            "dense_plan": {"dense/dense_network.h"}}
+                            "network_plan": {"network/dense_network.h"}}
 
 # Folder -> folders that it may link besides those it may include: the top layer is composed by
-# model, whose headers it does not see.
-MAY_LINK_TOO = {folder: {"model"} for folder in ("python", "triton", "server", "server_core",
+# node, whose headers it does not see.
+MAY_LINK_TOO = {folder: {"node"} for folder in ("python", "triton", "server", "server_core",
                                                  "server_grpc", "server_pages", "examples")}
-MAY_LINK_TOO["c_api"] = {"model", "shared"}  # hps_shared is libhps.so
-MAY_LINK_TOO["cli"] = {"model", "publish", "server"}
-MAY_LINK_TOO |= {folder: {"model", "dense_gpu"} | DENSE  # inference: its tests
-                 for folder in ("server_core", "triton", "predict", "inference")}
-MAY_LINK_TOO["dense_plan"] = DENSE  # its tests
-MAY_LINK_TOO["dense_gpu"] = {"l1_gpu"}
-MAY_LINK_TOO |= {"model": STREAMS | {"inference"}, "publish": STREAMS}
+MAY_LINK_TOO["c_api"] = {"node", "shared"}  # hps_shared is libhps.so
+MAY_LINK_TOO["cli"] = {"node", "publish", "server"}
+ENGINES = {"network_cpu", "network_gpu", "absent"}
+MAY_LINK_TOO |= {folder: {"node"} | ENGINES for folder in ("server_core", "triton", "inference")}
+MAY_LINK_TOO |= {"network_plan": ENGINES, "network_gpu": {"l1_gpu"}}  # the first: its tests
+MAY_LINK_TOO |= {"node": {"update_kafka", "absent", "inference"},
+                 "publish": {"update_kafka", "absent"}}
+MAY_LINK_TOO["server"] = {"node", "absent"}
 
 # What the build chooses: a CMake variable -> the folders that it may name.
-CHOSEN_BY_THE_BUILD = {"${HPS_LEVEL1}": ["l1_gpu", "no_gpu"],
-                       "${HPS_LEVEL2_REMOTE}": ["l2_redis", "no_redis"],
-                       "${HPS_UPDATE_STREAM}": ["update_kafka", "update_no_kafka"],
-                       "${HPS_SERVER_GRPC}": ["server_grpc", "server_no_grpc"],
-                       "${HPS_DENSE}": ["dense_cpu", "no_dense"],
-                       "${HPS_DENSE_DEVICE}": ["dense_gpu", "no_dense_gpu"]}
+CHOSEN_BY_THE_BUILD = {"${HPS_LEVEL1}": ["l1_gpu", "absent"],
+                       "${HPS_LEVEL2_REMOTE}": ["l2_redis", "absent"],
+                       "${HPS_UPDATE_STREAM}": ["update_kafka", "absent"],
+                       "${HPS_SERVER_GRPC}": ["server_grpc", "absent"],
+                       "${HPS_DENSE}": ["network_cpu", "absent"],
+                       "${HPS_DENSE_DEVICE}": ["network_gpu", "absent"]}
+# Folders of several targets, or of one with another name: target -> folder.
+FOLDER_OF_TARGET = {"predict": "inference"} | {
+    f"no_{part}": "absent" for part in ("gpu", "redis", "dense", "dense_gpu", "kafka", "grpc")}
 
 TEST_FILE = re.compile(r"(_test\.(cc|cu)|/test_\w+\.(h|cuh|cc|cu)|_world\.h|"
                        r"_contract(_\w+)?\.(h|cc)|/fuzz_\w+\.cc)$|^src/testing/")
@@ -133,16 +134,16 @@ ANYWHERE = None
 THIRD_PARTY = {
     "Abseil": (r"absl/", r"absl::", ANYWHERE),
     "RocksDB": (r"rocksdb/", r"RocksDB::", {"l3_rocksdb"}),
-    "toml++": (r"toml(\+\+/|\.hpp)", r"tomlplusplus::", {"model"}),
+    "toml++": (r"toml(\+\+/|\.hpp)", r"tomlplusplus::", {"node"}),
     "CLI11": (r"CLI/", r"CLI11::", {"cli"}),
     "spdlog": (r"(spdlog|fmt)/", r"(spdlog|fmt)::", {"base"}),
     "nlohmann-json": (r"nlohmann/", r"nlohmann_json::",
-                      {"import", "model", "cli", "server_pages", "triton"}),
+                      {"import", "node", "cli", "server_pages", "triton"}),
     "xxHash": (r"xxhash\.h|xxh3\.h", r"PkgConfig::XXHASH",
                {"base", "l2_redis", "l3_pages", "l3_rocksdb", "update"}),
     "liburing": (r"liburing", r"PkgConfig::LIBURING", {"l3_pages"}),
     "CUDA": (r"cuda|cub/|nv/|thrust/|cooperative_groups|nccl|cublas|mma\.h", r"CUDA::",
-             {"l1_gpu", "dense_gpu"}),
+             {"l1_gpu", "network_gpu"}),
     "hiredis": (r"hiredis/", r"PkgConfig::HIREDIS", {"l2_redis"}),
     "librdkafka": (r"librdkafka/", r"PkgConfig::RDKAFKA", {"update_kafka"}),
     "Boost": (r"boost/", r"Boost::", {"server_http"}),
@@ -152,8 +153,8 @@ THIRD_PARTY = {
     "simdjson": (r"simdjson", r"(PkgConfig::SIMDJSON|simdjson::)", {"server_http"}),
     "gRPC": (r"(grpc|grpcpp)/|(\w+/)*\w+\.grpc\.pb\.h", r"gRPC::", {"server_grpc"}),
     "protobuf": (r"google/protobuf/|(\w+/)*[\w-]+\.pb\.h", r"protobuf::",
-                 {"onnx", "server_grpc"}),
-    "OpenVINO": (r"openvino/", r"openvino::", {"dense_cpu"}),
+                 {"network_onnx", "server_grpc"}),
+    "OpenVINO": (r"openvino/", r"openvino::", {"network_cpu"}),
     "nghttp2": (r"nghttp2/", r"PkgConfig::NGHTTP2", {"server_grpc"}),
     "prometheus-cpp": (r"prometheus/", r"prometheus-cpp::", {"server_pages"}),
     "nanobind": (r"nanobind/|Python\.h", r"nanobind::", {"python"}),
@@ -172,13 +173,17 @@ GENERATED = {"bench_commit.h": "bench"}
 PUBLIC_THIRD_PARTY = re.compile(r"absl/status/(status|statusor)\.h")
 
 
+# Folders whose folders are units of their own.
+PARTED = (["src", "network"], ["src", "server"], ["src", "update"])
+
+
 def folder_of(path: str) -> str | None:
     """src/tier/fence.h -> tier, include/hps/types.h -> include, tests/real/x.cc -> tests,
-    src/server/http/x.cc -> server_http; src/update/ has such parts, too."""
+    src/server/http/x.cc -> server_http."""
     parts = path.split("/")
     if len(parts) < 2:
         return None
-    if parts[:2] in (["src", "server"], ["src", "update"]) and len(parts) > 3:
+    if parts[:2] in PARTED and len(parts) > 3 and parts[2] != "kernels":
         return f"{parts[1]}_{parts[2]}"
     return parts[1] if parts[0] == "src" and len(parts) > 2 else parts[0]
 
@@ -262,19 +267,23 @@ CMAKE_COMMAND = re.compile(
 CMAKE_KEYWORDS = {"SOURCES", "HEADERS", "DEPENDS", "LIBRARIES"}
 
 
+def folders_of_target(target: str) -> list[str]:
+    return CHOSEN_BY_THE_BUILD.get(target, [FOLDER_OF_TARGET.get(target, target)])
+
+
 def parse_command(command: str, words: list[str]) -> tuple[bool, list[str], list[str]]:
     """(is a test, folders that are linked, targets of third parties that are linked)."""
     linked = [word for word in words[1:] if word.startswith("hps_")]
     folders = []
     for word in linked:
         folder = word.removeprefix("hps_")
-        folders += CHOSEN_BY_THE_BUILD.get(folder, [folder])
+        folders += folders_of_target(folder)
     keyword = ""
     for word in words[1:]:
         if word in CMAKE_KEYWORDS:
             keyword = word
         elif keyword == "DEPENDS":
-            folders += CHOSEN_BY_THE_BUILD.get(word, [word])
+            folders += folders_of_target(word)
     libraries = [word for word in words if "::" in word]
     is_test_command = command in ("hps_test", "hps_fuzz") or words[0].endswith("_test")
     return is_test_command, [folder for folder in folders if folder != "options"], libraries

@@ -79,7 +79,7 @@ ALLOWED = {
     ("cast", "python/csrc/jax.cc"): "the address of a handler",
     ("cast", "python/csrc/operator_lookup.cc"): "the number of CUDA's legacy stream",
     ("cast", "python/csrc/session.cc"): "bytes that are statuses",
-    ("virtuals", "src/dense/dense_network.h"): "most engines run from the host's memory only",
+    ("virtuals", "src/network/dense_network.h"): "most engines run from the host's memory only",
     ("cast", "python/csrc/network_check.cc"): "the address of a function, for dladdr",
     ("cast", "python/csrc/openvino_loader.cc"): "addresses of functions, for dladdr and of dlsym",
     ("cast", "include/hps/prediction_model.h"): "bytes that are numbers; it can't see base/bytes.h",
@@ -102,8 +102,8 @@ ALLOWED = {
 # Source file -> why no test beside it includes its header. TESTED_BY names the test that reaches
 # the inner parts of a unit through its interface; it must exist.
 UNTESTED = {
-    "src/onnx/tensor_data.cc": "model_test.cc reads tensors of every kind through it",
-    "src/onnx/fuzz_main.cc": "the entry point of libFuzzer; model_test.cc has mutants",
+    "src/network/onnx/tensor_data.cc": "model_test.cc reads tensors of every kind through it",
+    "src/network/onnx/fuzz_main.cc": "the entry point of libFuzzer; model_test.cc has mutants",
     "src/l2_redis/fuzz_main.cc": "the entry point of libFuzzer; fuzz_replay_test.cc replays",
     "src/l2_redis/redis_session.cc": "hugectr_redis_test.cc asks servers that end and hang with it",
     "src/inference/network_check_program.cc":
@@ -121,8 +121,8 @@ UNTESTED = {
     "src/train/table_calls.cc": "embedding_shard_contract.h calls it for every implementation",
     "src/base/clock.cc": "reads the system's clock; every timed test uses it",
     "src/base/macros.cc": "ends the process; macros are used by every test",
-    "src/model/config_values.cc": "config_test.cc reads values of every kind",
-    "src/model/served_models_levels.cc": "device_level_test.cc divides level 1 through it",
+    "src/node/config_values.cc": "config_test.cc reads values of every kind",
+    "src/node/served_models_levels.cc": "device_level_test.cc divides level 1 through it",
     "src/l3_rocksdb/database_merges.cc": "change_merger_test.cc merges through it",
     "src/l3_rocksdb/database_tables.cc": "tests/faults/switch_fault_test.cc fails disks under it",
     "src/l3_rocksdb/database_writes.cc": "tests/faults/resume_test.cc fails disks under it",
@@ -135,14 +135,14 @@ UNTESTED = {
 }
 TESTED_BY = {
     "src/c_api/c_api_test.cc": ["store_json"],
-    "src/dense_gpu/gpu_network_test.cc": [
-        "cublas", "gemm", "gpu_batch", *(f"src/dense_gpu/kernels/{name}"
+    "src/network/gpu/gpu_network_test.cc": [
+        "cublas", "gemm", "gpu_batch", *(f"src/network/gpu/kernels/{name}"
                                          for name in ("elementwise", "narrow", "pairs",
                                                       "pairs_tensor", "rows"))],
-    "src/dense_gpu/gpu_dense_network_test.cc": ["gpu_dense_session"],
-    "src/inference/device_lookup_test.cc": ["device_feed", "src/dense_gpu/gpu_row_room",
-                                            "src/dense_gpu/kernels/bags"],
-    "src/dense_plan/plan_maker_test.cc": [
+    "src/network/gpu/gpu_dense_network_test.cc": ["gpu_dense_session"],
+    "src/inference/device_lookup_test.cc": ["device_feed", "src/network/gpu/gpu_row_room",
+                                            "src/network/gpu/kernels/bags"],
+    "src/network/plan/plan_maker_test.cc": [
         "fold", "layout", "lower_elementwise", "lower_layout", "lower_matrix", "lower_reduce",
         "operation", "plan", "plan_constant", "plan_passes", "plan_state"],
     "src/l1_gpu/gpu_cache_test.cc": [
@@ -165,7 +165,7 @@ TESTED_BY = {
     "src/l3_pages/page_damage_test.cc": ["page_file", "page_walk"],
     "src/l3_pages/page_table_test.cc": ["page_cursor", "page_fetch", "page_file_handle"],
     "src/l3_pages/page_queue_test.cc": ["page_reader", "pread_queue", "uring_queue"],
-    "src/model/config_test.cc": ["server_settings"],
+    "src/node/config_test.cc": ["server_settings"],
     "src/server/core/inference_engine_test.cc": ["server_model"],
     "src/server/http/http_connection_test.cc": ["http_call", "src/server/net/event_loop"],
     "src/server/http/credentials_test.cc": ["src/server/net/tls", "src/server/net/transport"],
@@ -173,13 +173,13 @@ TESTED_BY = {
     "src/l2_redis/redis_faults_test.cc": [
         "exchange", "redis_connection", "redis_node", "redis_socket"],
     "src/update/kafka/kafka_source_test.cc": ["topic_watcher"],
-    "src/dense_cpu/openvino_network_test.cc": ["dense_network"],
+    "src/network/cpu/openvino_network_test.cc": ["dense_network"],
     "tests/cli/serve_test.py": ["src/server/server"],
     "tests/triton/triton_test.py": [
         "src/triton/backend", "src/triton/check_network_main", "src/triton/key_metrics",
         "src/triton/request_batch", "src/triton/shared_store", "src/triton/triton_model",
         "src/triton/triton_status"],
     "tests/install/install_test.py": [
-        "src/model/preload", "src/model/served_models", "src/model/store",
-        "src/model/tier_factory"],
+        "src/node/preload", "src/node/served_models", "src/node/store",
+        "src/node/tier_factory"],
 }

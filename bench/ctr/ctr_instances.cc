@@ -18,10 +18,10 @@
 #include "bench/measure.h"
 #include "bench/report.h"
 #include "bench/scratch.h"
-#include "dense/dense_network.h"
 #include "hps/store.h"
 #include "inference/batch_executor.h"
 #include "inference/request_plan.h"
+#include "network/dense_network.h"
 
 namespace hps::bench {
 namespace {

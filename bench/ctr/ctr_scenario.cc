@@ -23,9 +23,9 @@
 #include "bench/report.h"
 #include "bench/scenario.h"
 #include "bench/scratch.h"
-#include "dense/dense_network.h"
 #include "hps/store.h"
 #include "inference/predictor.h"
+#include "network/dense_network.h"
 
 namespace hps::bench {
 namespace {

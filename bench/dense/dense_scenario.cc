@@ -16,11 +16,11 @@
 #include "base/macros.h"
 #include "bench/measure.h"
 #include "bench/scenario.h"
-#include "dense_gpu/gpu_network.h"
-#include "dense_plan/plan_maker.h"
-#include "dense_plan/test_networks.h"
 #include "l1_gpu/cuda_status.h"
-#include "onnx/model.h"
+#include "network/gpu/gpu_network.h"
+#include "network/onnx/model.h"
+#include "network/plan/plan_maker.h"
+#include "network/plan/test_networks.h"
 
 namespace hps::bench {
 namespace {

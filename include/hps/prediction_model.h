@@ -10,7 +10,7 @@
 // It answers what a server answers to the same tensors, and with the same errors: both are the same
 // code. docs/ctr_models.md and docs/server.md describe inputs and outputs.
 //
-// In the library of src/predict (target hps_predict), which the package that `cmake --install`
+// In the library of src/inference (target hps_predict), which the package that `cmake --install`
 // makes does not have yet.
 #pragma once
 

@@ -4,7 +4,7 @@
 // Both are of one build, so that C++ types may pass between them; the library is never unloaded.
 #pragma once
 
-#include "dense_cpu/openvino_network.h"
+#include "network/cpu/openvino_network.h"
 
 namespace hps::python {
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "dense_cpu/openvino_network.h"
+#include "network/cpu/openvino_network.h"
 #include "python/csrc/openvino_engine.h"
 
 namespace hps {

@@ -1,4 +1,4 @@
-// The text of a model.toml: what a model's directory says of its tables and its network. src/model
+// The text of a model.toml: what a model's directory says of its tables and its network. src/node
 // reads it.
 #pragma once
 

@@ -16,9 +16,9 @@
 #include "import/formats/pending_file.h"
 #include "import/formats/table_writer.h"
 #include "import/model_toml.h"
-#include "onnx/model.h"
-#include "onnx/network_signature.h"
-#include "onnx/split.h"
+#include "network/onnx/model.h"
+#include "network/onnx/network_signature.h"
+#include "network/onnx/split.h"
 
 namespace hps {
 namespace {

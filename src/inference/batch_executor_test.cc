@@ -12,7 +12,7 @@
 #include "hps/transfer.h"
 #include "inference/batch_core.h"
 #include "inference/request_plan.h"
-#include "onnx/test_models.h"
+#include "network/onnx/test_models.h"
 #include "testing/test_directory.h"
 
 namespace hps {

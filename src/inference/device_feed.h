@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
-#include "dense/device_rows.h"
 #include "inference/prediction.h"
-#include "onnx/network_signature.h"
+#include "network/device_rows.h"
+#include "network/onnx/network_signature.h"
 
 namespace hps {
 

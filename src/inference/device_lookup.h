@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "dense/device_rows.h"
 #include "hps/lookup_cancel.h"
 #include "hps/lookup_session.h"
 #include "inference/execution_plan.h"
+#include "network/device_rows.h"
 
 namespace hps {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "inference/predictor.h"
-#include "onnx/test_models.h"
+#include "network/onnx/test_models.h"
 
 namespace hps {
 namespace {

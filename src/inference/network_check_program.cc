@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/macros.h"
-#include "dense/dense_network.h"
 #include "inference/network_check.h"
+#include "network/dense_network.h"
 
 namespace hps {
 namespace {

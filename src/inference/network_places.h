@@ -3,9 +3,9 @@
 // Each GPU has one network, whose weights all its sessions share. The CPU always has one as well:
 // it runs what no GPU takes, and every batch for which a GPU fails.
 //
-// Rows of predictions stay in a device's memory (dense/device_rows.h). All networks of the process
-// share what a device has for them, as DeviceWishes says. A session has room for the largest rows
-// that can be, or for its share of half of what is left.
+// Rows of predictions stay in a device's memory (network/device_rows.h). All networks of the
+// process share what a device has for them, as DeviceWishes says. A session has room for the
+// largest rows that can be, or for its share of half of what is left.
 //
 // AddDevices comes before the rest, which is thread-safe.
 #pragma once
@@ -21,9 +21,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "dense/dense_network.h"
 #include "hps/model_network.h"
 #include "inference/network_runs.h"
+#include "network/dense_network.h"
 
 namespace hps {
 

@@ -2,9 +2,9 @@
 // one after the other.
 #pragma once
 
-#include "dense/device_rows.h"
 #include "inference/execution_plan.h"
-#include "onnx/network_signature.h"
+#include "network/device_rows.h"
+#include "network/onnx/network_signature.h"
 
 namespace hps {
 

@@ -13,7 +13,7 @@
 #include "inference/model_version.h"
 #include "inference/request_plan.h"
 #include "inference/test_planned_model.h"
-#include "onnx/test_models.h"
+#include "network/onnx/test_models.h"
 
 namespace hps {
 namespace {

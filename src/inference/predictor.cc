@@ -8,9 +8,9 @@
 #include "base/bytes.h"
 #include "base/macros.h"
 #include "base/out_of_memory.h"
-#include "dense/device_rows.h"
 #include "inference/network_check.h"
 #include "inference/pooling.h"
+#include "network/device_rows.h"
 
 namespace hps {
 namespace {

@@ -17,13 +17,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "dense/dense_network.h"
 #include "hps/model_network.h"
 #include "hps/table_spec.h"
 #include "inference/device_feed.h"
 #include "inference/network_places.h"
 #include "inference/prediction.h"
-#include "onnx/network_signature.h"
+#include "network/dense_network.h"
+#include "network/onnx/network_signature.h"
 
 namespace hps {
 

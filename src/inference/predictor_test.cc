@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "onnx/test_models.h"
+#include "network/onnx/test_models.h"
 
 namespace hps {
 namespace {

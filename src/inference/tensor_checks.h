@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "inference/tensor.h"
-#include "onnx/graph.h"
+#include "network/onnx/graph.h"
 
 namespace hps {
 

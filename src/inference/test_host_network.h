@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "base/macros.h"
-#include "dense/dense_network.h"
-#include "dense/device_rows.h"
 #include "inference/pooling.h"
+#include "network/dense_network.h"
+#include "network/device_rows.h"
 #include "testing/faults/tier_faults.h"
 
 namespace hps {

@@ -1,4 +1,4 @@
-// How a RocksDB store is opened. Includes no RocksDB header, so that src/model can use it.
+// How a RocksDB store is opened. Includes no RocksDB header, so that src/node can use it.
 #pragma once
 
 #include <chrono>

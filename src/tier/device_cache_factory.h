@@ -1,7 +1,7 @@
 // The devices of a machine, and the factory of device caches: all that a build knows about GPUs.
 //
 // A build has one factory, chosen by the build system: that of src/l1_gpu or, without CUDA, that of
-// src/no_gpu, which always returns UNIMPLEMENTED. The store takes the factory as an argument, so
+// src/absent, which always returns UNIMPLEMENTED. The store takes the factory as an argument, so
 // that tests can pass one that makes caches in host memory.
 //
 // Thread-safe.

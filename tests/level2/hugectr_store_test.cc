@@ -7,7 +7,7 @@
 
 #include "base/bytes.h"
 #include "l2_redis/test_hugectr.h"
-#include "model/test_store_files.h"
+#include "node/test_store_files.h"
 
 namespace hps {
 namespace {

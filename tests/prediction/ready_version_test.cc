@@ -10,8 +10,8 @@
 
 #include "hps/prediction_model.h"
 #include "l1_gpu/cuda_status.h"
-#include "model/test_store_files.h"
-#include "onnx/test_models.h"
+#include "network/onnx/test_models.h"
+#include "node/test_store_files.h"
 
 namespace hps {
 

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "dense/dense_network.h"
-#include "dense/test_logistic.h"
 #include "l1_gpu/cuda_status.h"
 #include "l1_gpu/test_counted_runtime.h"
-#include "onnx/test_models.h"
+#include "network/dense_network.h"
+#include "network/onnx/test_models.h"
+#include "network/test_logistic.h"
 
 namespace hps {
 namespace {

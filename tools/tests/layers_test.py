@@ -15,7 +15,7 @@ TREE = {
     "src/query/session.h": "",
     "src/import/generate.h": "", "src/import/import.h": "", "src/import/reader.h": "",
     "src/types/units.h": "",
-    "src/model/store.h": "",
+    "src/node/store.h": "",
     "bench/scenario.h": "",
 }
 
@@ -43,8 +43,8 @@ class LayersTest(PlantedTest):
                 ("src/l2_memory/a.cc", '"query/session.h"', "query/"),
                 ("src/query/a.cc", '"l2_memory/table.h"', "l2_memory/"),
                 ("src/query/a.cc", '"import/reader.h"', "import/"),
-                ("src/import/a.cc", '"model/store.h"', "model/"),
-                ("cli/a.cc", '"model/store.h"', "model/"),
+                ("src/import/a.cc", '"node/store.h"', "node/"),
+                ("cli/a.cc", '"node/store.h"', "node/"),
                 ("cli/a.cc", '"tier/fence.h"', "tier/"),
                 ("cli/a.cc", '"import/import.h"', "import/"),
                 ("cli/a.cc", '"bench/scenario.h"', "bench/"),
@@ -57,8 +57,8 @@ class LayersTest(PlantedTest):
     def test_down_includes_are_allowed(self):
         for path, include in [
                 ("src/base/a.h", '"hps/types.h"'), ("src/tier/a.h", '"base/bytes.h"'),
-                ("src/l2_memory/a.cc", '"tier/fence.h"'), ("src/model/a.cc", '"query/session.h"'),
-                ("src/model/a.cc", '"l2_memory/table.h"'),
+                ("src/l2_memory/a.cc", '"tier/fence.h"'), ("src/node/a.cc", '"query/session.h"'),
+                ("src/node/a.cc", '"l2_memory/table.h"'),
                 ("cli/a.cc", '"base/bytes.h"'), ("cli/a.cc", '"types/units.h"'),
                 ("cli/a.cc", '"import/generate.h"'), ("examples/a/b.cc", '"import/generate.h"'),
                 ("src/server/a_test.cc", '"import/generate.h"'),
@@ -71,20 +71,20 @@ class LayersTest(PlantedTest):
                 ("src/query/a.cc", "<rocksdb/db.h>", "RocksDB"),
                 ("src/query/a.cc", '"rocksdb/db.h"', "RocksDB"),
                 ("src/import/a.cc", "<toml++/toml.h>", "toml++"),
-                ("src/model/a.cc", "<CLI/CLI.hpp>", "CLI11"),
-                ("src/model/a.cc", "<spdlog/spdlog.h>", "spdlog"),
+                ("src/node/a.cc", "<CLI/CLI.hpp>", "CLI11"),
+                ("src/node/a.cc", "<spdlog/spdlog.h>", "spdlog"),
                 ("src/query/a.cc", "<nlohmann/json.hpp>", "nlohmann-json"),
                 ("src/l2_memory/a.cc", "<xxhash.h>", "xxHash"),
                 ("src/l2_memory/a.cc", "<cuda_runtime.h>", "CUDA"),
                 ("src/l2_memory/b.cc", "<nv/target>", "CUDA"),
-                ("src/no_gpu/a.cc", "<cub/cub.cuh>", "CUDA"),
+                ("src/absent/a.cc", "<cub/cub.cuh>", "CUDA"),
                 ("src/base/a.cc", "<gtest/gtest.h>", "GoogleTest"),
                 ("src/base/a_test.cc", "<benchmark/benchmark.h>", "Google Benchmark")]:
             with self.subTest(path=path, include=include):
                 self.assert_refused(path, include, f"{library} does not belong")
         for path, include in [
                 ("src/l3_rocksdb/a.cc", "<rocksdb/db.h>"), ("tests/a/a.cc", "<rocksdb/db.h>"),
-                ("src/model/a.cc", "<toml++/toml.h>"), ("cli/a.cc", "<CLI/CLI.hpp>"),
+                ("src/node/a.cc", "<toml++/toml.h>"), ("cli/a.cc", "<CLI/CLI.hpp>"),
                 ("src/base/a.cc", "<spdlog/spdlog.h>"), ("src/import/a.cc", "<nlohmann/json.hpp>"),
                 ("src/base/a_test.cc", "<gtest/gtest.h>"),
                 ("src/testing/contracts/lossy_contract.h", "<gtest/gtest.h>"),
@@ -95,7 +95,7 @@ class LayersTest(PlantedTest):
                 self.assert_allowed(path, include)
 
     def test_cuda_code_stays_in_its_folder(self):
-        for path in ("src/query/a.cu", "src/model/a.cuh"):
+        for path in ("src/query/a.cu", "src/node/a.cuh"):
             self.assertEqual(self.findings(path, "#pragma once\n"),
                              [f"CUDA does not belong into {path.split('/')[1]}/"])
 
@@ -124,13 +124,13 @@ class LayersTest(PlantedTest):
                 ("src/l2_memory/CMakeLists.txt",
                  "hps_test(l2_memory SOURCES a_test.cc DEPENDS query)",
                  "l2_memory/ must not link query/"),
-                ("src/onnx/CMakeLists.txt", "hps_fuzz(onnx SOURCES fuzz_target.cc DEPENDS model)",
-                 "onnx/ must not link model/"),
+                ("src/network/CMakeLists.txt", "hps_fuzz(onnx SOURCES fuzz_target.cc DEPENDS node)",
+                 "network/ must not link node/"),
                 ("src/base/CMakeLists.txt",
                  "target_link_libraries(hps_base PUBLIC hps_tier)", "base/ must not link tier/"),
                 ("cli/CMakeLists.txt", "target_link_libraries(hps PRIVATE hps_query)",
                  "cli/ must not link query/"),
-                ("cli/CMakeLists.txt", "hps_library(cli SOURCES a.cc DEPENDS model bench)",
+                ("cli/CMakeLists.txt", "hps_library(cli SOURCES a.cc DEPENDS node bench)",
                  "cli/ must not link bench/"),
                 ("src/l2_memory/CMakeLists.txt",
                  "hps_library(l2_memory SOURCES a.cc LIBRARIES CUDA::cudart_static)",
@@ -149,10 +149,10 @@ class LayersTest(PlantedTest):
     def test_allowed_cmake_links(self):
         for path, text in [
                 ("src/query/CMakeLists.txt", "hps_library(query SOURCES a.cc DEPENDS base tier)"),
-                ("src/model/CMakeLists.txt",
-                 "hps_library(model DEPENDS query l2_memory LIBRARIES tomlplusplus::tomlplusplus)"),
-                ("src/model/CMakeLists.txt", "hps_library(model DEPENDS tier ${HPS_LEVEL1})"),
-                ("cli/CMakeLists.txt", "target_link_libraries(hps PRIVATE hps_model)"),
+                ("src/node/CMakeLists.txt",
+                 "hps_library(node DEPENDS query l2_memory LIBRARIES tomlplusplus::tomlplusplus)"),
+                ("src/node/CMakeLists.txt", "hps_library(node DEPENDS tier ${HPS_LEVEL1})"),
+                ("cli/CMakeLists.txt", "target_link_libraries(hps PRIVATE hps_node)"),
                 ("src/query/CMakeLists.txt", "# hps_library(query DEPENDS l2_memory)"),
                 ("bench/CMakeLists.txt", "hps_library(bench DEPENDS l2_memory query)")]:
             with self.subTest(text=text):

@@ -160,7 +160,7 @@ class TidyTest(PlantedTest):
                      "static_assert(true);", "std::thread::hardware_concurrency();",
                      "app.exit(error);", "std::snprintf(a, b, c);"]:
             self.assert_clean(f"void F() {{\n  {line}\n}}\n")
-        self.assert_clean("void F(std::shared_ptr<int> a);\n", "src/model/a.cc")
+        self.assert_clean("void F(std::shared_ptr<int> a);\n", "src/node/a.cc")
         self.assert_clean("void F() {\n  std::thread a(G);\n}\n", "src/tier/a_test.cc")
         self.assert_clean("void F() {\n  printf(\"a\");\n}\n", "cli/a.cc")
         self.assert_clean("auto* F() { return reinterpret_cast<int*>(b); }\n",

@@ -1,0 +1,171 @@
+// Level 1 of a process: a cache on each configured device, and the budgets of the tables in it.
+//
+// Every table has the same budget on every device. A table of a new version gets its budget before
+// the switch if enough memory is free, otherwise when the tables that it replaces have been
+// destroyed: memory is never held for two incarnations. Until then, lookups bypass level 1. A table
+// that replaces another one is filled with the keys that the old one held. Other tables are filled
+// with the keys of [[model.table]] l1_hot_keys and with the share l1.preload.
+//
+// A device that does not answer takes no table: it waits, as for memory, until the device answers
+// again. So a device that hangs does not keep models from being loaded on the others.
+//
+// The budget of a table is fixed when it is loaded, as in level 2 (node/served_models.h).
+//
+// Thread-safe. Must outlive the tables returned by Tracked. Has one thread, which fills tables that
+// had to wait for memory, and pins memory of level 2 (serving/l2_pinner.h).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/executor.h"
+#include "base/mutex.h"
+#include "hps/config.h"
+#include "hps/statistics.h"
+#include "serving/device_health.h"
+#include "serving/l2_pinner.h"
+#include "serving/live_table.h"
+#include "tier/device_cache_factory.h"
+
+namespace hps {
+
+class DeviceLevel {
+ public:
+  struct Options {
+    bool is_server = false;       // affects the default of l1.calls_max
+    bool is_auto_budget = false;  // l1.bytes_max is what ChooseBudgets found for "auto"
+  };
+  // `config` and `factory` are borrowed. Listed devices must be usable. With "auto", a device
+  // without enough memory is skipped with a warning, and an automatic budget is chosen again for
+  // the others. Errors: those of DeviceCacheFactory::Make, for a listed device.
+  static absl::StatusOr<std::unique_ptr<DeviceLevel>> Create(const Config& config,
+                                                             const Options& options,
+                                                             const DeviceCacheFactory& factory);
+  ~DeviceLevel();
+  DeviceLevel(const DeviceLevel&) = delete;
+  DeviceLevel& operator=(const DeviceLevel&) = delete;
+
+  // The memory of all tables on each device.
+  uint64_t bytes_max() const { return bytes_max_; }
+
+  // Memory of the device that was free when the level was opened, without that for tables.
+  // UINT64_MAX: the device does not say, or has no cache.
+  uint64_t BytesLeftOn(int device) const;
+
+  // Indexed by the cache numbers of LiveTable; empty without a device.
+  std::vector<DeviceCache*> caches() const;
+
+  // For level 2's tables, which it must outlive; null without a device, or if l2.pinned_bytes_max
+  // is 0.
+  HostMemoryPinner* l2_pinner() const { return l2_pinner_.get(); }
+
+  // Of the caches' devices, in the same order; for the sessions.
+  std::vector<DeviceHealth*> healths() const;
+
+  // The devices with a cache, and those that "auto" found and left out.
+  std::vector<DeviceState> States() const;
+
+  // OK if sessions may use the device: -1, or one of caches(). Errors: UNIMPLEMENTED (a build
+  // without GPU support), UNAVAILABLE, with the reason.
+  absl::Status CheckDevice(int device) const;
+
+  // A new table of the version that a model will switch to, or one that waits to be loaded.
+  struct Demand {
+    TableSpec spec;
+    uint64_t row_count = 0;
+    bool waits = false;                     // its model is not loaded yet: the part is kept for it
+    std::optional<double> share{};          // [[model.table]] l1_share
+    std::optional<uint64_t> fixed_bytes{};  // [[model.table]] l1_bytes
+  };
+  // The budget of each table on each device, in the order of `demands`; 0 = none. `replaced` are
+  // the tables that the switch replaces or drops; their memory counts as free.
+  std::vector<uint64_t> Divide(std::span<const Demand> demands,
+                               std::span<const LiveTable* const> replaced) const;
+
+  // The same table, with a deleter that returns its budget. Serve every table through this.
+  std::shared_ptr<LiveTable> Tracked(std::shared_ptr<LiveTable> table);
+
+  struct Adoption {
+    std::shared_ptr<LiveTable> table;   // from Tracked, without a budget
+    const LiveTable* former = nullptr;  // the incarnation that it replaces; null = none
+    uint64_t bytes = 0;                 // from Divide
+    std::string hot_keys_path{};        // [[model.table]] l1_hot_keys
+  };
+  // Opens the table in every cache and fills it: now, or when enough memory is free.
+  void Adopt(const Adoption& adoption);
+
+  // Ends and disables filling, so that the process can exit quickly.
+  void StopFilling() { filling_.store(false, std::memory_order_relaxed); }
+
+  // Replaces cache numbers in the statistics by device numbers.
+  void NameDevices(std::span<TableStatistics> tables) const;
+
+ private:
+  // A table that waits in one cache, for memory or for the device to answer.
+  struct PendingTable {
+    std::weak_ptr<LiveTable> table;
+    size_t cache = 0;
+    uint64_t bytes = 0;
+    std::vector<Key> keys{};  // to fill it with
+    bool preload = false;     // whether to fill it with the share l1.preload, too
+  };
+
+  // Runs AttachPending; at most one is queued.
+  class AttachTask final : public Task {
+   public:
+    explicit AttachTask(DeviceLevel& level) : level_(level) {}
+    void Run() override { level_.AttachPending(); }
+
+   private:
+    DeviceLevel& level_;
+  };
+
+  DeviceLevel(const Config& config, const Options& options)
+      : config_(config), options_(options), bytes_max_(config.l1.bytes_max) {}
+  absl::Status Open(const DeviceCacheFactory& factory);
+  // Where memory is short it uses the next of `calls_max`, which has at least one number.
+  absl::Status MakeCache(const DeviceCacheFactory& factory, int device,
+                         std::span<const size_t> calls_max);
+  absl::Status MakeCaches(const DeviceCacheFactory& factory, std::span<const int> devices);
+  void NoteBytesLeft(const DeviceCacheFactory& factory);
+  // Errors: RESOURCE_EXHAUSTED, and UNAVAILABLE if the device does not answer.
+  absl::Status Attach(LiveTable& table, size_t cache, uint64_t bytes);
+  void NoteWait(size_t cache, const absl::Status& status) const;
+  std::vector<Key> KeysFor(const Adoption& adoption, size_t cache) const;
+  bool MayFill(const LiveTable& table) const;
+  void Fill(LiveTable& table, size_t cache, std::span<const Key> keys) const;
+  void Preload(LiveTable& table, size_t cache) const;
+  void Forget(const LiveTable* table);
+  void PostAttach();
+  void AttachPending();
+
+  const Config& config_;
+  const Options options_;
+  uint64_t bytes_max_;                  // changes in Open only
+  std::map<int, uint64_t> bytes_left_;  // by device; likewise
+  std::vector<std::unique_ptr<DeviceCache>> caches_;
+  std::vector<std::unique_ptr<DeviceHealth>> healths_;  // of caches_
+  absl::Status devices_status_;                         // why there are no devices
+  size_t device_count_ = 0;                             // that were to be used
+  std::map<int, absl::Status> skipped_{};               // devices without a cache, and why
+  std::atomic<bool> closing_{false};
+  std::atomic<bool> filling_{true};
+  std::atomic<bool> attach_posted_{false};
+  AttachTask attach_task_{*this};
+  mutable Mutex mutex_;
+  // Budgets of the tables that exist.
+  std::map<const LiveTable*, uint64_t> granted_ HPS_GUARDED_BY(mutex_);
+  std::vector<PendingTable> pending_ HPS_GUARDED_BY(mutex_);
+  std::unique_ptr<L2Pinner> l2_pinner_;
+  std::unique_ptr<WorkerPool> executor_;  // null without a device; declared last, so it ends first
+};
+
+}  // namespace hps
