@@ -165,11 +165,11 @@ TEST_F(PredictionModelTest, AnUnloadTakesItsVersion) {
   const absl::Status unloaded = store_->models().Unload("m", std::chrono::minutes(1));
   EXPECT_TRUE(unloaded.ok()) << unloaded;
   EXPECT_TRUE(absl::IsUnavailable(model_->Predict({.inputs = inputs}).status()));
-  const absl::Status planned = absl::ResourceExhaustedError("planned");
-  FaultPoints::Arm("inference.open.before_network",
-                   {.action = FaultAction::kFail, .status = planned});
-  EXPECT_EQ(store_->models().Load("m"), planned);
-  EXPECT_EQ(model_->Predict({.inputs = inputs}).status(), planned) << "the reason of today";
+  FaultPoints::Arm(
+      "inference.open.before_network",
+      {.action = FaultAction::kFail, .status = absl::ResourceExhaustedError("planned")});
+  EXPECT_TRUE(absl::IsResourceExhausted(store_->models().Load("m")));
+  EXPECT_TRUE(absl::IsResourceExhausted(model_->Predict({.inputs = inputs}).status()));
   FaultPoints::DisarmAll();
   ASSERT_TRUE(store_->models().Load("m").ok());
   EXPECT_TRUE(model_->Predict({.inputs = inputs}).ok());

@@ -394,8 +394,11 @@ TEST_F(ServedModelsTest, AFollowerIsToldOfEachSwitchOfItsModel) {
   EXPECT_EQ(calls, 2);
   answer = absl::ResourceExhaustedError("planted");
   EXPECT_EQ(models_->Load("a"), answer);
-  EXPECT_THAT(Switch(), ElementsAre(Pair("a", answer)));
   EXPECT_TRUE(models_->Pin("a").ok()) << "its tables have switched nevertheless";
+  EXPECT_TRUE(Switch().empty()) << "nothing has changed";
+  EXPECT_EQ(calls, 3);
+  store_.Put("a/t", 20);
+  EXPECT_THAT(Switch(), ElementsAre(Pair("a", answer)));
   handle.reset();
   EXPECT_TRUE(models_->Load("a").ok());
   EXPECT_EQ(calls, 4);
