@@ -1,6 +1,7 @@
 // A request with its plan, on its way to an answer; and lists of them.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 
@@ -9,6 +10,16 @@
 #include "inference/execution_plan.h"
 
 namespace hps {
+
+// No request waits for longer.
+inline constexpr Duration kRequestTimeMax = std::chrono::hours(1);
+
+// When a request that came at `arrival` gives up rows that are missing; without a time-out it takes
+// what is near.
+inline Deadline LookupDeadline(TimePoint arrival, Duration timeout) {
+  if (timeout <= Duration::zero()) return Deadline::min();
+  return arrival + std::min(timeout, kRequestTimeMax);
+}
 
 // Belongs to one thread at a time; any thread may set `cancelled`.
 struct PlannedRequest {
@@ -22,7 +33,7 @@ struct PlannedRequest {
   virtual void Finish(const absl::Status& status) = 0;
 
   ExecutionPlan plan;
-  // Rows that have not come by then are given up. Deadline::min(): it takes what is near.
+  // Rows that have not come by then are given up (LookupDeadline).
   Deadline lookup_deadline = kNoDeadline;
   // Nobody wants the answer any more.
   std::atomic<bool> cancelled = false;

@@ -20,9 +20,6 @@
 namespace hps {
 namespace {
 
-// As in the server: nobody may wait for longer.
-constexpr Duration kTimeoutMax = std::chrono::hours(1);
-
 absl::Status ReadInput(const ModelInput& input, InputTensor& tensor) {
   tensor.name = input.name;
   const std::optional<Datatype> datatype = ParseDatatype(input.datatype);
@@ -67,11 +64,11 @@ class StorePredictionModel final : public PredictionModel {
 
   absl::StatusOr<std::vector<ModelOutput>> Predict(const PredictRequest& request) override {
     const Duration timeout = request.timeout.value_or(timeout_);
-    const Deadline deadline =
-        RealClock().Now() + std::clamp(timeout, Duration::zero(), kTimeoutMax);
-    HPS_ASSIGN_OR_RETURN(const size_t slot, TakeSlot(deadline));
+    const TimePoint now = RealClock().Now();
+    const Deadline deadline = LookupDeadline(now, timeout);
+    HPS_ASSIGN_OR_RETURN(const size_t slot, TakeSlot(std::max(deadline, now)));
     Instance& instance = *instances_[slot];
-    instance.lookup_deadline = timeout > Duration::zero() ? deadline : Deadline::min();
+    instance.lookup_deadline = deadline;
     std::vector<ModelOutput> outputs;
     const absl::Status status = Try([&] { return PredictIn(instance, request, outputs); });
     ReturnSlot(slot);

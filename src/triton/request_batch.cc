@@ -16,9 +16,6 @@
 namespace hps::triton {
 namespace {
 
-// As in the server: no client may wait for longer.
-constexpr Duration kTimeoutMax = std::chrono::hours(1);
-
 uint64_t Nanoseconds(TimePoint time) {
   return static_cast<uint64_t>(Duration(time.time_since_epoch()).count());
 }
@@ -157,16 +154,11 @@ absl::Status RequestBatch::ReadDeadline(Call& call, TimePoint now) const {
   uint64_t timeout_us = 0;
   HPS_RETURN_IF_ERROR(
       FromTriton(TRITONBACKEND_InferenceRequestTimeoutMicroseconds(call.handle, &timeout_us)));
-  const Duration configured = model_.store()->config().lookup.timeout;
-  if (timeout_us == 0 && configured == Duration::zero()) {
-    call.lookup_deadline = Deadline::min();  // what is near
-    return absl::OkStatus();
-  }
-  constexpr auto kMaxUs = std::chrono::duration_cast<std::chrono::microseconds>(kTimeoutMax);
-  const std::chrono::microseconds wanted(
+  constexpr auto kMaxUs = std::chrono::duration_cast<std::chrono::microseconds>(kRequestTimeMax);
+  const std::chrono::microseconds named(
       std::min(timeout_us, static_cast<uint64_t>(kMaxUs.count())));
-  call.lookup_deadline =
-      now + (timeout_us > 0 ? Duration(wanted) : std::min<Duration>(configured, kTimeoutMax));
+  call.lookup_deadline = LookupDeadline(
+      now, timeout_us > 0 ? Duration(named) : model_.store()->config().lookup.timeout);
   return absl::OkStatus();
 }
 

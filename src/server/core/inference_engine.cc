@@ -14,8 +14,6 @@ namespace {
 
 // What a call takes besides its tensors.
 constexpr uint64_t kCallBytes = 1024;
-// No client may hold a place for longer.
-constexpr Duration kTimeoutMax = std::chrono::hours(1);
 // How long a call may wait for a slot that is not to wait for rows.
 constexpr Duration kNoWaitQueueMax = std::chrono::seconds(1);
 
@@ -96,16 +94,16 @@ absl::Status InferenceEngine::PrepareIn(InferenceCall& call, CallState& prepared
 
 Duration InferenceEngine::TimeFor(Duration timeout) const {
   const Duration wanted = timeout > Duration::zero() ? timeout : options_.lookup_timeout;
-  return wanted > Duration::zero() ? std::min<Duration>(wanted, kTimeoutMax) : kNoWaitQueueMax;
+  return wanted > Duration::zero() ? std::min<Duration>(wanted, kRequestTimeMax) : kNoWaitQueueMax;
 }
 
 void InferenceEngine::SetDeadlines(const InferenceRequest& request, CallState& prepared) const {
   const TimePoint now = options_.clock->Now();
   prepared.arrival = request.arrival == TimePoint() ? now : request.arrival;
-  const bool may_wait =
-      request.timeout > Duration::zero() || options_.lookup_timeout > Duration::zero();
   prepared.deadline = prepared.arrival + TimeFor(request.timeout);
-  prepared.lookup_deadline = may_wait ? prepared.deadline : Deadline::min();
+  prepared.lookup_deadline = LookupDeadline(prepared.arrival, request.timeout > Duration::zero()
+                                                                  ? request.timeout
+                                                                  : options_.lookup_timeout);
 }
 
 // A call that has waited unread for more than half of its time is hopeless, or takes the place of a
