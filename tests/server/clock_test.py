@@ -111,6 +111,7 @@ class ClockTest(support.ServerTestCase):
                 self.await_offset(server, offset_s)
                 self.load_version(server, version)
                 load.await_ok(100)
+                load.await_version(version)
                 self.assertTrue(under_way.end().startswith(b"HTTP/1.1 200 "))
                 idle.ask()
         idle.connection.close()

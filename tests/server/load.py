@@ -127,6 +127,12 @@ class Load:
         await_true(lambda: self.count_ok() >= goal or self.wrong,
                    lambda: f"{goal} answers, only {self.count_ok()}", pause_s=0.01)
 
+    def await_version(self, version: int) -> None:
+        """Until each connection has got rows of this version."""
+        await_true(lambda: self.wrong or all(answers and answers[-1].version == version
+                                             for answers in self.answers),
+                   f"version {version} on each connection")
+
     def all(self) -> list[Answer]:
         return [answer for answers in self.answers for answer in answers]
 
