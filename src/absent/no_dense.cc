@@ -1,4 +1,4 @@
-// What stands in for src/network/cpu in a build without OpenVINO.
+// The stand-in for src/network/cpu in a build without OpenVINO.
 #include "network/dense_network.h"
 
 namespace hps {

@@ -1,4 +1,4 @@
-// What stands in for src/network/gpu in a build without CUDA.
+// The stand-in for src/network/gpu in a build without CUDA.
 #include "network/dense_network.h"
 
 namespace hps {

@@ -88,7 +88,7 @@ BatchExecutor::Plans BatchCore::PlansOf(const RequestList<>& requests) {
   return plans_;
 }
 
-// Ends the requests that nobody wants any more; returns the others.
+// Ends the cancelled requests; returns the others.
 RequestList<> BatchCore::EndCancelled(RequestList<> requests) {
   RequestList<> others;
   while (PlannedRequest* request = requests.Pop()) {

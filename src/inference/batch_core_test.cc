@@ -87,7 +87,7 @@ struct Asked final : PlannedRequest {
     output.data = std::as_writable_bytes(std::span(&row, 1)).data();
     plan.outputs = {&output, 1};
   }
-  // The plan is gone: whoever has a request may reuse it at once.
+  // Clears the plan at once, as the owner of a request does that uses it again.
   void Finish(const absl::Status& status) override {
     ended.push_back(status);
     plan.Clear();

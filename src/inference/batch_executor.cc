@@ -166,19 +166,15 @@ uint64_t BatchExecutor::PartSamples(PredictionSession& network, const ExecutionP
       std::max<uint64_t>(1, std::min({PartSamplesMax(network), by_rows, by_keys})));
 }
 
-// Sets part_ to the plan of these samples, or of fewer where their bags have no room.
-absl::Status BatchExecutor::CutPart(const NetworkSignature& signature, const RowRoom& room,
-                                    const ExecutionPlan& plan, SampleRange samples) {
+// Sets part_ to the plan of these samples, or of fewer where their bags have no room. The room
+// refuses a single sample that has none.
+void BatchExecutor::CutPart(const NetworkSignature& signature, const RowRoom& room,
+                            const ExecutionPlan& plan, SampleRange samples) {
   for (;; samples.count = std::bit_ceil(samples.count) / 2) {
     CutPlan(signature, plan, samples, part_);
     const DeviceLookup::Size size = DeviceLookup::SizeOf(part_);
-    if (size.keys <= room.keys_max() && size.row_bytes <= room.part_row_bytes())
-      return absl::OkStatus();
-    if (samples.count > 1) continue;
-    return absl::ResourceExhaustedError(
-        absl::StrCat("one sample has ", size.keys, " keys with rows of ", size.row_bytes,
-                     " bytes; a part of a request has room for ", room.keys_max(), " keys and ",
-                     room.part_row_bytes(), " bytes on the device"));
+    const bool fits = size.keys <= room.keys_max() && size.row_bytes <= room.part_row_bytes();
+    if (fits || samples.count == 1) return;
   }
 }
 
@@ -199,8 +195,8 @@ absl::Status BatchExecutor::LookUpInParts(ModelVersion& version, LookupSession& 
       rows_ = RowsPlace::kLost;
       return absl::OkStatus();
     }
-    HPS_RETURN_IF_ERROR(CutPart(signature, *network.row_room(), plan,
-                                {.begin = begin, .count = std::min(part_samples, batch - begin)}));
+    CutPart(signature, *network.row_room(), plan,
+            {.begin = begin, .count = std::min(part_samples, batch - begin)});
     ExecutionPlan* const part = &part_;
     LookupCounts counts;
     HPS_RETURN_IF_ERROR(device_lookup_.Run(

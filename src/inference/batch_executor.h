@@ -58,8 +58,7 @@ class BatchExecutor {
   explicit BatchExecutor(const Options& options);
 
   // Looks up the keys of all plans, which are for this version, and counts in each the rows that
-  // have not come by the deadline. Errors: those of LookupSession::Lookup. Throws
-  // std::bad_alloc.
+  // have not come by the deadline. Errors: those of LookupSession::Lookup. Throws std::bad_alloc.
   absl::Status LookUp(ModelVersion& version, Plans plans, const LookupLimits& limits);
 
   // How the keys of the last LookUp were answered. Each key counts once: if Predict looks rows up
@@ -68,9 +67,9 @@ class BatchExecutor {
 
   // Runs the network for all plans. REQUIRES: LookUp of them was the last; each is a prediction.
   // If the device fails that has their rows, they are looked up again, on the host.
-  // Errors: those of PredictionSession::Run; INVALID_ARGUMENT
-  // (the network does not take inputs of these shapes; of a single plan it names them); UNAVAILABLE
-  // (rows did not come a second time). Throws std::bad_alloc.
+  // Errors: those of PredictionSession::Run; INVALID_ARGUMENT (the network does not take inputs of
+  // these shapes; of a single plan it names them); UNAVAILABLE (rows did not come a second time).
+  // Throws std::bad_alloc.
   absl::Status Predict(ModelVersion& version, Plans plans);
 
  private:
@@ -91,8 +90,8 @@ class BatchExecutor {
   bool IsForParts(PredictionSession& network, Plans plans) const;
   uint64_t PartSamplesMax(const PredictionSession& network) const;
   uint64_t PartSamples(PredictionSession& network, const ExecutionPlan& plan) const;
-  absl::Status CutPart(const NetworkSignature& signature, const RowRoom& room,
-                       const ExecutionPlan& plan, SampleRange samples);
+  void CutPart(const NetworkSignature& signature, const RowRoom& room, const ExecutionPlan& plan,
+               SampleRange samples);
   absl::Status LookUpInParts(ModelVersion& version, LookupSession& session,
                              PredictionSession& network, ExecutionPlan& plan,
                              const LookupLimits& limits);

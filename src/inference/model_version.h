@@ -37,8 +37,9 @@ class ModelVersionRef;
 // once.
 size_t LookupKeysMax(const Config& config, const ModelManager& models);
 
-// The error of a new version that can't be opened while a former one goes on. The store has
-// switched to the new tables, and the old ones take no changes any more: whoever loads must know.
+// The error of a new version that can't be opened while requests are answered from a former one. It
+// tells the operator that the store has switched to the new tables, so that the old ones take no
+// changes any more.
 absl::Status BehindTheSwitch(const absl::Status& error);
 
 class ModelVersion {

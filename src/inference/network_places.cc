@@ -34,15 +34,16 @@ std::shared_ptr<ByteBudget> RowBudgetOf(int device, uint64_t bytes_max) {
   return budget;
 }
 
-// Of the row room of each of a device's sessions, of the bytes that are left for all rooms there.
-absl::StatusOr<uint64_t> RowBytes(const DeviceWishes& wishes, uint64_t sessions,
+// The bytes of each session's row room. `bytes_left`: for the rooms of all sessions.
+absl::StatusOr<uint64_t> RowBytes(const DeviceWishes& wishes, const DeviceDenseOptions& options,
                                   uint64_t bytes_left) {
+  const uint64_t sessions = options.sessions;
   // The rows of each table begin at a multiple of the alignment, and so does each part.
   const auto rows_of = [&](uint64_t keys) {
     return keys * wishes.row_bytes + (wishes.table_count + 1) * RowRoom::kTableAlignment;
   };
-  const uint64_t call_keys = std::max(wishes.keys_max, wishes.call_keys_max);
-  const uint64_t wanted = std::min(RowRoom::kPartsMax * rows_of(call_keys), RowRoom::kRowBytesMax);
+  const uint64_t wanted =
+      std::min(RowRoom::kPartsMax * rows_of(options.keys_max), RowRoom::kRowBytesMax);
   const uint64_t least = std::min(rows_of(wishes.keys_max), RowRoom::kRowBytesLeast);
   if (bytes_left / sessions >= least) return std::clamp(bytes_left / 2 / sessions, least, wanted);
   return absl::ResourceExhaustedError(
@@ -65,7 +66,7 @@ absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeOn(int device, const ModelNetw
     options.row_budget = RowBudgetOf(device, bytes_left);
     bytes_left = options.row_budget->bytes_left();
   }
-  HPS_ASSIGN_OR_RETURN(options.row_bytes, RowBytes(wishes, options.sessions, bytes_left));
+  HPS_ASSIGN_OR_RETURN(options.row_bytes, RowBytes(wishes, options, bytes_left));
   return wishes.make(network, options);
 }
 
@@ -74,8 +75,7 @@ absl::Status NoMemoryOn(int device, const absl::Status& error) {
   return absl::ResourceExhaustedError(
       absl::StrCat("the dense network on device ", device, ": ", error.message(),
                    ": lower [l1] bytes_max or [server] lookups, or set [server] dense_device to "
-                   "\"cpu\"; a version "
-                   "that is served keeps its memory until it is unloaded"));
+                   "\"cpu\"; a version that is served keeps its memory until it is unloaded"));
 }
 
 }  // namespace
@@ -173,13 +173,14 @@ absl::Status NetworkPlaces::AddDevices(const ModelNetwork& network, const Device
 
 absl::StatusOr<std::unique_ptr<DenseSession>> NetworkPlaces::NewSession(int device) {
   HPS_ASSIGN_OR_RETURN(std::unique_ptr<DenseSession> on_cpu, on_cpu_->NewSession());
-  if (const auto found = on_devices_.find(device); found != on_devices_.end() && !hangs_) {
-    absl::StatusOr<std::unique_ptr<DenseSession>> made = found->second->NewSession();
+  if (const auto found = on_devices_.find(device);
+      found != on_devices_.end() && !found->second.hangs) {
+    absl::StatusOr<std::unique_ptr<DenseSession>> made = found->second.network->NewSession();
     if (made.ok()) {
       return std::make_unique<DeviceSession>(*this, device, *std::move(made), std::move(on_cpu));
     }
     if (absl::IsResourceExhausted(made.status())) return NoMemoryOn(device, made.status());
-    hangs_ = absl::IsDeadlineExceeded(made.status());
+    found->second.hangs = absl::IsDeadlineExceeded(made.status());
     LogWarning(absl::StrCat("model '", model_,
                             "': a session of the dense network runs on the CPU, not on device ",
                             device, ": ", TextForLog(made.status())));

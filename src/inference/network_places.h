@@ -4,8 +4,8 @@
 // it runs what no GPU takes, and every batch for which a GPU fails.
 //
 // Rows of predictions stay in a device's memory (network/device_rows.h). All networks of the
-// process share what a device has for them, as DeviceWishes says. A session has room for the
-// largest rows that can be, or for its share of half of what is left.
+// process share what a device has for them, as DeviceWishes says. A session has room for the rows
+// of its largest batch, or its share of half of the bytes that other networks have left.
 //
 // AddDevices comes before the rest, which is thread-safe.
 #pragma once
@@ -76,8 +76,14 @@ class NetworkPlaces {
 
   const std::string model_;
   const std::unique_ptr<DenseNetwork> on_cpu_;
-  std::map<int, std::unique_ptr<DenseNetwork>> on_devices_;
-  std::atomic<bool> hangs_{false};  // a device did: later sessions do not wait for one, too
+  struct Device {
+    explicit Device(std::unique_ptr<DenseNetwork> made) : network(std::move(made)) {}
+
+    const std::unique_ptr<DenseNetwork> network;
+    // It did not answer in time when a session was made: the next ones do not wait for it as well.
+    std::atomic<bool> hangs{false};
+  };
+  std::map<int, Device> on_devices_;
   Counts counts_;
 };
 

@@ -285,12 +285,16 @@ TEST_F(NetworkPlacesTest, ASessionThatTheDeviceHasNoMemoryForIsAnError) {
               AllOf(HasSubstr("device 0: buffers: no memory"), HasSubstr("[server] lookups")));
 }
 
+// Catches: each slot waits for a device that hangs; a device that hangs takes the others along.
 TEST_F(NetworkPlacesTest, ASessionThatTheDeviceFailsToMakeRunsOnTheCpu) {
-  AddDevices({0});
+  AddDevices({0, 1});
   machine_.session_errors[0] = absl::DeadlineExceededError("set-up: the device hangs");
   std::unique_ptr<DenseSession> session;
   EXPECT_THAT(Logged([&] { session = *places_.NewSession(0); }), HasSubstr("the device hangs"));
   EXPECT_EQ(Place(*session), -1);
+  machine_.session_errors.clear();
+  EXPECT_EQ(PlaceFor(0), -1) << "it is not asked again";
+  EXPECT_EQ(PlaceFor(1), 1);
 }
 
 // A version's slots take turns over the devices with their networks, as with their lookups.

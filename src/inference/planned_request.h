@@ -14,14 +14,14 @@ namespace hps {
 // No request waits for longer.
 inline constexpr Duration kRequestTimeMax = std::chrono::hours(1);
 
-// When a request that came at `arrival` gives up rows that are missing; without a time-out it takes
-// what is near.
+// When a request that came at `arrival` gives up missing rows. Without a time-out (zero) it does
+// not wait for rows at all.
 inline Deadline LookupDeadline(TimePoint arrival, Duration timeout) {
   if (timeout <= Duration::zero()) return Deadline::min();
   return arrival + std::min(timeout, kRequestTimeMax);
 }
 
-// Belongs to one thread at a time; any thread may set `cancelled`.
+// Belongs to one thread at a time.
 struct PlannedRequest {
   PlannedRequest() = default;
   PlannedRequest(const PlannedRequest&) = delete;
@@ -35,7 +35,7 @@ struct PlannedRequest {
   ExecutionPlan plan;
   // Rows that have not come by then are given up (LookupDeadline).
   Deadline lookup_deadline = kNoDeadline;
-  // Nobody wants the answer any more.
+  // The client has gone or cancelled. Any thread sets it.
   std::atomic<bool> cancelled = false;
   // Set by the batch core: its rows had not all come by its deadline.
   bool is_late = false;

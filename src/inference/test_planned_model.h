@@ -22,7 +22,7 @@ class PlannedModel : public LoadedModel {
   bool IsCurrent() const override { return true; }
   std::span<const TableSpec> tables() const override { return tables_; }
   absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(const SessionOptions&) override {
-    return std::unique_ptr<LookupSession>();  // nobody looks up here
+    return std::unique_ptr<LookupSession>();  // these tests make no lookup
   }
 
  private:

@@ -57,22 +57,23 @@ SessionSizes SizesOf(const DensePlan& plan, const ModelNetwork& network,
   uint64_t bags = 0;  // of a sample
   for (const OnnxValue& input : plan.inputs) {
     const uint64_t bytes = InputBytes(input);
+    const bool has_bags = ReadsTable(network, input);
     run_bytes += bytes;
-    bags += ReadsTable(network, input) ? 1 : 0;
-    sizes.sample_bytes +=
-        ReadsTable(network, input) ? sizeof(BagPlace) : std::max<uint64_t>(bytes, sizeof(BagPlace));
+    bags += has_bags ? 1 : 0;
+    sizes.sample_bytes += has_bags ? sizeof(BagPlace) : std::max<uint64_t>(bytes, sizeof(BagPlace));
   }
   const uint64_t part_samples = SamplesWithin(kPartSamplesLeast, kPartSamplesMax,
                                               kParts * sizes.sample_bytes, kBroughtBytesMax);
-  // No call has more samples than kParts parts, so larger runs would be padding. They are for
-  // speed, so half of the free memory stays for what has no choice.
+  // No call has more samples than kParts parts, so larger runs would be padding. Runs of more than
+  // batch_max samples only save time, so all sessions together use at most half of the free memory
+  // for them.
   sizes.run_samples = static_cast<uint32_t>(SamplesWithin(
       std::bit_ceil(std::max(1U, options.batch_max)), kParts * part_samples, run_bytes,
       std::min(options.buffer_bytes_max,
                free_bytes / 2 / std::max<uint64_t>(1, options.sessions))));
   const uint64_t part_runs = (part_samples - 1) / sizes.run_samples + 1;
   sizes.call_runs = kParts * part_runs;
-  // Steps of the pooling, and what lies between two inputs.
+  // Of a run: the steps of the pooling, and the padding behind each input.
   const uint64_t inputs = plan.inputs.size();
   const uint64_t more_bytes = AlignedForInput(inputs * sizeof(StepBags)) + inputs * kInputAlignment;
   sizes.part_bytes = AlignedForInput(part_samples * sizes.sample_bytes + part_runs * more_bytes);
