@@ -99,6 +99,10 @@ ALLOWED = {
     ("names", "tools/triton_peer/gather_backend.cc"): "the names of Triton's C API",
 }
 
+# Classes over the limits of data members and bools: (path, class) -> (members, bools). An entry has
+# exactly the numbers of its class, so the list can only shrink.
+STATE = {}
+
 # Source file -> why no test beside it includes its header. TESTED_BY names the test that reaches
 # the inner parts of a unit through its interface; it must exist.
 UNTESTED = {
@@ -123,9 +127,8 @@ UNTESTED = {
     "src/base/macros.cc": "ends the process; macros are used by every test",
     "src/node/config_values.cc": "config_test.cc reads values of every kind",
     "src/node/served_models_levels.cc": "device_level_test.cc divides level 1 through it",
-    "src/l3_rocksdb/database_merges.cc": "change_merger_test.cc merges through it",
-    "src/l3_rocksdb/database_tables.cc": "tests/faults/switch_fault_test.cc fails disks under it",
-    "src/l3_rocksdb/database_writes.cc": "tests/faults/resume_test.cc fails disks under it",
+    "src/l3_rocksdb/family_files.cc": "tests/faults/switch_fault_test.cc fails disks under it",
+    "src/l3_rocksdb/store_writer.cc": "tests/faults/resume_test.cc fails disks under it",
     "src/query/cache_lookup.cc": "needs a device cache: tests/query/cache_lookup_test.cc",
     "src/query/fetch/fetch_job.cc": "lookup_session_test.cc steps through its life",
     "src/query/fetch/level_fetch.cc": "lookup_session_test.cc asks failing, late and slow levels",
@@ -156,12 +159,15 @@ TESTED_BY = {
     "src/train_cpu/rank_step_test.cc": ["home_bags", "keyed_part", "localized_part"],
     "src/train_cpu/row_kernels_test.cc": ["row_kernels_avx2", "row_kernels_avx512"],
     "src/l3_rocksdb/rocks_store_test.cc": [
-        "store_import", "catalog", "cursor", "src/l3_rocksdb/verify/damage_log", "database",
+        "store_import", "store_db", "catalog", "catalog_records", "cursor",
+        "src/l3_rocksdb/verify/damage_log", "database",
         "sorted_fetch", "import_commit", "src/l3_rocksdb/files/info_log",
         "src/l3_rocksdb/files/log_check", "src/l3_rocksdb/files/log_syncer",
         "src/l3_rocksdb/files/manifest_mark", "src/l3_rocksdb/files/owner_lock", "rocks_options",
         "row_codec", "src/l3_rocksdb/files/space_guard", "status",
         "src/l3_rocksdb/files/store_files", "store_table"],
+    "src/l3_rocksdb/family_table_test.cc": ["family"],
+    "src/l3_rocksdb/change_merger_test.cc": ["merge_queue", "table_merge"],
     "src/l3_pages/page_damage_test.cc": ["page_file", "page_walk"],
     "src/l3_pages/page_table_test.cc": ["page_cursor", "page_fetch", "page_file_handle"],
     "src/l3_pages/page_queue_test.cc": ["page_reader", "pread_queue", "uring_queue"],

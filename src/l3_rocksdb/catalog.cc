@@ -1,370 +1,324 @@
 #include "l3_rocksdb/catalog.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
-#include <memory>
-#include <optional>
-#include <string_view>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "base/limits.h"
-#include "base/record_codec.h"
-#include "l3_pages/record_fields.h"
+#include "base/fault_point.h"
+#include "base/logging.h"
+#include "base/macros.h"
 #include "l3_rocksdb/hash_set.h"
-#include "l3_rocksdb/key_codec.h"
-#include "l3_rocksdb/status.h"
-#include "l3_rocksdb/store_iterator.h"
+#include "types/names.h"
 
 namespace hps {
-namespace {
 
-constexpr char kFormatTag = 'F';
-constexpr char kTableTag = 'T';
-constexpr char kUsedTag = 'U';
-constexpr char kChangedTag = 'C';
-constexpr char kPositionTag = 'P';
-constexpr char kNetworkTag = 'N';
-constexpr char kNetworkBytesTag = 'B';
-
-std::string_view ViewOf(const rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
-rocksdb::Slice SliceOf(std::string_view view) { return {view.data(), view.size()}; }
-
-void AppendBigEndian64(std::string& to, uint64_t value) {
-  char bytes[8];
-  StoreBigEndian64(bytes, value);
-  to.append(bytes, sizeof(bytes));
+std::vector<rocksdb::ColumnFamilyHandle*> NewContents::AllHandles() const {
+  std::vector<rocksdb::ColumnFamilyHandle*> all = handles;
+  if (network_handle != nullptr) all.push_back(network_handle);
+  return all;
 }
 
-std::string IncarnationKey(char tag, Incarnation incarnation) {
-  std::string key(1, tag);
-  AppendBigEndian64(key, incarnation);
-  return key;
+void Catalog::Load(CatalogContents contents) {
+  MutexLock lock(mutex_);
+  contents_ = std::move(contents);
 }
 
-uint64_t RecordChecksum(std::string_view key, std::string_view payload) {
-  std::string covered(key);
-  covered.append(payload);
-  return XXH3_64bits(covered.data(), covered.size());
+CatalogContents Catalog::contents() const {
+  MutexLock lock(mutex_);
+  return contents_;
 }
 
-std::string RecordValue(std::string_view key, std::string_view payload) {
-  std::string value(payload);
-  char checksum[8];
-  StoreLittleEndian<uint64_t>(checksum, RecordChecksum(key, payload));
-  value.append(checksum, sizeof(checksum));
-  return value;
-}
-
-void PutRecord(rocksdb::WriteBatch& batch, std::string_view key, std::string_view payload) {
-  const std::string value = RecordValue(key, payload);
-  batch.Put(SliceOf(key), SliceOf(value));
-}
-
-absl::Status DamagedRecord(std::string_view key) {
-  const std::string printable = absl::CHexEscape(absl::string_view(key.data(), key.size()));
+absl::StatusOr<FamilyPin> Catalog::PinTable(const std::string& name) {
+  MutexLock lock(mutex_);
+  const auto table = contents_.tables.find(name);
+  if (table == contents_.tables.end()) {
+    std::vector<std::string> names;
+    for (const auto& [known, record] : contents_.tables) names.push_back(known);
+    return absl::NotFoundError(absl::StrCat("store '", store_.path(), "' has no table '", name, "'",
+                                            NearestNameHint(name, names)));
+  }
+  FamilyPin pin = families_.Pin(FamilyIdOf(table->second));
+  if (pin) return pin;
   return absl::DataLossError(
-      absl::StrCat("store catalog: the record '", printable, "' is damaged"));
+      absl::StrCat("store '", store_.path(), "': the rows of table '", name, "' are missing"));
 }
 
-// Returns the payload of a record, or nullopt if its checksum is wrong.
-std::optional<std::string_view> Payload(std::string_view key, std::string_view value) {
-  if (value.size() < sizeof(uint64_t)) return std::nullopt;
-  const std::string_view payload = value.substr(0, value.size() - sizeof(uint64_t));
-  const uint64_t stored = LoadLittleEndian<uint64_t>(value.data() + payload.size());
-  if (stored != RecordChecksum(key, payload)) return std::nullopt;
-  return payload;
+absl::StatusOr<std::optional<ModelNetwork>> Catalog::Network(const std::string& model) {
+  NetworkRecord record;
+  FamilyPin pin;
+  {
+    MutexLock lock(mutex_);
+    const auto found = contents_.networks.find(model);
+    if (found == contents_.networks.end()) return std::optional<ModelNetwork>();
+    record = found->second;
+    pin = families_.Pin({record.id});
+  }
+  absl::StatusOr<ModelNetwork> network = absl::NotFoundError("its bytes are missing");
+  if (pin) network = ReadNetwork(store_.db(), pin.family().handle, record);
+  if (network.ok()) return std::optional<ModelNetwork>(*std::move(network));
+  const absl::StatusCode code =
+      absl::IsNotFound(network.status()) ? absl::StatusCode::kDataLoss : network.status().code();
+  return store_.InStore(
+      {code, absl::StrCat("the dense network of model '", model, "': ", network.status().message(),
+                          "; import the model again")});
 }
 
-bool ReadTable(std::string_view key, std::string_view payload, TableRecord& table) {
-  RecordReader reader(payload);
-  table.spec.name = std::string(key.substr(1));
-  table.incarnation = reader.Take<uint64_t>();
-  table.row_count = reader.Take<uint64_t>();
-  table.order = reader.Take<uint64_t>();
-  TakeShape(reader, table.spec);
-  const uint32_t file_count = reader.Take<uint32_t>();
-  for (uint32_t i = 0; i < file_count && reader.good(); ++i)
-    table.page_files.push_back(TakePageFile(reader));
-  table.first_file = reader.Take<uint64_t>();
-  return reader.AtEnd() && ValidateTableSpec(table.spec).ok();
+const TableRecord* Catalog::FindCurrent(const std::string& table, Incarnation incarnation) const {
+  const auto found = contents_.tables.find(table);
+  const bool is_current =
+      found != contents_.tables.end() && found->second.incarnation == incarnation;
+  return is_current ? &found->second : nullptr;
 }
 
-bool ReadNetworkRecord(std::string_view payload, NetworkRecord& network) {
-  RecordReader reader(payload);
-  network.id = reader.Take<uint64_t>();
-  network.digest = std::string(reader.TakeText());
-  network.onnx_bytes = reader.Take<uint64_t>();
-  return TakeInputs(reader, network.inputs) && reader.AtEnd();
+uint64_t Catalog::RecordsLost(const std::string& table, Incarnation incarnation) const {
+  MutexLock lock(mutex_);
+  const TableRecord* const record = FindCurrent(table, incarnation);
+  return record == nullptr ? 0 : record->update_records_lost;
 }
 
-// Reads a record of one incarnation. Returns false if the record is unreadable.
-bool ReadIncarnationRecord(std::string_view key, std::string_view payload,
-                           IncarnationRecords& records) {
-  RecordReader reader(payload);
-  const std::string_view rest = key.substr(1 + sizeof(Incarnation));
-  switch (key[0]) {
-    case kChangedTag:
-      records.changed = true;
-      return rest.empty() && reader.AtEnd();
-    case kPositionTag: {
-      StreamPosition position;
-      if (rest.size() != sizeof(uint32_t)) return false;
-      position.partition = __builtin_bswap32(LoadLittleEndian<uint32_t>(rest.data()));
-      position.generation = reader.Take<uint16_t>();
-      position.offset = reader.Take<uint64_t>();
-      records.positions.push_back(position);
-      return reader.AtEnd();
+std::vector<uint16_t> Catalog::UnorderedHashes(const std::string& table,
+                                               Incarnation incarnation) const {
+  MutexLock lock(mutex_);
+  const TableRecord* const record = FindCurrent(table, incarnation);
+  return record == nullptr ? std::vector<uint16_t>() : HashesOf(record->unordered_hashes);
+}
+
+absl::Status Catalog::WriteWithStreamState(const std::string& table, Incarnation incarnation,
+                                           const DurableWrite& write, rocksdb::WriteBatch& batch) {
+  MutexLock record_lock(record_mutex_);
+  std::optional<TableRecord> record;
+  {
+    MutexLock lock(mutex_);
+    if (FindCurrent(table, incarnation) != nullptr) {
+      // Before the write: if it is unknown whether it was done, the next one must keep them. Hashes
+      // without a key cost misses only.
+      AddHashes(write.unordered_hashes, contents_.tables[table].unordered_hashes);
+      record = contents_.tables[table];
     }
-    default:
-      return false;
   }
-}
-
-// The fields of TableRecord that the record of the used incarnation holds.
-using UsedRecords = std::map<Incarnation, TableRecord>;
-
-bool ReadUsed(std::string_view payload, TableRecord& used) {
-  RecordReader reader(payload);
-  used.model_version = reader.Take<uint64_t>();
-  const bool has_start = TakeUpdateStart(reader, used.update_start);
-  used.update_records_lost = reader.Take<uint64_t>();
-  used.import_id = std::string(reader.TakeText());
-  used.unordered_hashes = std::string(reader.TakeText());
-  const size_t hash_bytes = used.unordered_hashes.size();
-  return reader.AtEnd() && has_start && (hash_bytes == 0 || hash_bytes == kHashSetBytes);
-}
-
-absl::Status ReadRecord(std::string_view key, std::string_view value, CatalogContents& contents,
-                        UsedRecords& used) {
-  const std::optional<std::string_view> payload = Payload(key, value);
-  if (!payload.has_value() || key.empty()) return DamagedRecord(key);
-  if (key[0] == kFormatTag) {
-    RecordReader reader(*payload);
-    contents.format_version = reader.Take<uint32_t>();
-    return absl::OkStatus();
-  }
-  if (key[0] == kTableTag) {
-    TableRecord table;
-    if (!ReadTable(key, *payload, table)) return DamagedRecord(key);
-    contents.tables[table.spec.name] = std::move(table);
-    return absl::OkStatus();
-  }
-  if (key[0] == kNetworkTag) {
-    NetworkRecord network;
-    if (!ReadNetworkRecord(*payload, network)) return DamagedRecord(key);
-    contents.networks[std::string(key.substr(1))] = std::move(network);
-    return absl::OkStatus();
-  }
-  if (key.size() < 1 + sizeof(Incarnation)) return DamagedRecord(key);
-  const Incarnation incarnation = LoadBigEndian64(key.data() + 1);
-  if (key[0] == kUsedTag) {
-    const bool is_read = payload->empty() || ReadUsed(*payload, used[incarnation]);
-    return is_read ? absl::OkStatus() : DamagedRecord(key);
-  }
-  if (!ReadIncarnationRecord(key, *payload, contents.incarnations[incarnation]))
-    return DamagedRecord(key);
+  if (!record.has_value()) return writer_.Write(batch, false);
+  record->update_records_lost += write.records_lost;
+  PutUsed(batch, *record);
+  HPS_RETURN_IF_ERROR(writer_.Write(batch, false));
+  MutexLock lock(mutex_);
+  if (FindCurrent(table, incarnation) == nullptr) return absl::OkStatus();
+  contents_.tables[table].update_records_lost = record->update_records_lost;
   return absl::OkStatus();
 }
 
-}  // namespace
-
-std::vector<const TableRecord*> CatalogContents::InOrder() const {
-  std::vector<const TableRecord*> ordered;
-  for (const auto& [name, table] : tables) ordered.push_back(&table);
-  std::sort(ordered.begin(), ordered.end(),
-            [](const TableRecord* a, const TableRecord* b) { return a->order < b->order; });
-  return ordered;
+// Whether a switch to the record can be read although its write failed.
+bool Catalog::IsInRocks(const TableRecord& record) const {
+  const absl::StatusOr<CatalogContents> written = ReadCatalog(store_.db());
+  if (!written.ok()) return false;
+  const auto found = written->tables.find(record.spec.name);
+  return found != written->tables.end() && FamilyIdOf(found->second) == FamilyIdOf(record);
 }
 
-uint64_t CatalogContents::NextModelVersion(const std::string& model) const {
-  const std::string prefix = model + "/";
-  uint64_t newest = 0;
-  for (auto table = tables.lower_bound(prefix);
-       table != tables.end() && table->first.starts_with(prefix); ++table) {
-    newest = std::max({newest, table->second.model_version, uint64_t{1}});
+absl::Status Catalog::Switch(NewContents contents, const std::vector<Incarnation>& replaced,
+                             Outcome& outcome, Unneeded& unneeded) {
+  rocksdb::WriteBatch batch;
+  const CatalogContents before = this->contents();
+  for (TableRecord& table : contents.tables) {
+    table.model_version = before.NextModelVersion(ModelOf(table.spec.name));
+    PutTable(batch, table);
+    PutUsed(batch, table);
+    if (!table.import_id.empty()) PutUsed(batch, ImportIdNumber(table.spec.name, table.import_id));
   }
-  return newest + 1;
-}
-
-bool CatalogContents::SameTables(const CatalogContents& other) const {
-  return std::equal(tables.begin(), tables.end(), other.tables.begin(), other.tables.end(),
-                    [](const auto& a, const auto& b) {
-                      return a.first == b.first && a.second.incarnation == b.second.incarnation;
-                    });
-}
-
-// Reads this record alone, because the others of another format may be unreadable.
-absl::Status CheckFormat(rocksdb::DB& db) {
-  std::string value;
-  const std::string key(1, kFormatTag);
-  const rocksdb::Status got = db.Get(rocksdb::ReadOptions(), key, &value);
-  if (got.IsNotFound()) return absl::OkStatus();
-  HPS_RETURN_IF_ERROR(FromReadStatus(got, "reading the store's format version"));
-  CatalogContents contents;
-  UsedRecords used;
-  HPS_RETURN_IF_ERROR(ReadRecord(key, value, contents, used));
-  if (contents.format_version == kStoreFormatVersion) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "its format version is ", contents.format_version, ", and this hps reads version ",
-      kStoreFormatVersion, " only: import its tables again, into a new store"));
-}
-
-absl::StatusOr<CatalogContents> ReadCatalog(rocksdb::DB& db) {
-  HPS_RETURN_IF_ERROR(CheckFormat(db));
-  CatalogContents contents;
-  UsedRecords used;
-  const std::unique_ptr<rocksdb::Iterator> it = NewStoreIterator(db, db.DefaultColumnFamily());
-  for (it->SeekToFirst(); it->Valid(); it->Next())
-    HPS_RETURN_IF_ERROR(ReadRecord(ViewOf(it->key()), ViewOf(it->value()), contents, used));
-  HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), "reading the store's catalog"));
-  if (contents.format_version == 0 && !contents.tables.empty())
-    return absl::DataLossError("store catalog: the record of the format version is missing");
-  for (auto& [name, table] : contents.tables) {
-    const auto found = used.find(table.incarnation);
-    if (found == used.end()) continue;
-    table.model_version = found->second.model_version;
-    table.update_start = found->second.update_start;
-    table.update_records_lost = found->second.update_records_lost;
-    table.import_id = found->second.import_id;
-    table.unordered_hashes = found->second.unordered_hashes;
+  if (!contents.network_model.empty()) PutNetwork(batch, contents.network_model, contents.network);
+  for (const Incarnation incarnation : replaced) PutUsed(batch, incarnation);
+  outcome = Outcome::kRefused;
+  HPS_RETURN_IF_ERROR(store_.space().CheckRoomFor(batch.GetDataSize()));
+  HPS_RETURN_IF_ERROR(writer_.EnsureHealthy());
+  const absl::Status written = writer_.Commit(batch, true);
+  const bool is_visible = written.ok() || contents.tables.empty() || IsInRocks(contents.tables[0]);
+  outcome = is_visible ? Outcome::kVisible : Outcome::kUnconfirmed;
+  if (is_visible) {
+    ApplySwitch(contents, unneeded);
+    return written;
   }
-  return contents;
+  MutexLock lock(mutex_);
+  unconfirmed_tables_.insert(unconfirmed_tables_.end(), contents.tables.begin(),
+                             contents.tables.end());
+  unconfirmed_replacements_.insert(unconfirmed_replacements_.end(), replaced.begin(),
+                                   replaced.end());
+  if (!contents.network_model.empty()) unconfirmed_networks_.insert(contents.network_model);
+  return written;
 }
 
-absl::StatusOr<IncarnationRecords> ReadIncarnation(rocksdb::DB& db, Incarnation incarnation) {
-  IncarnationRecords records;
-  const std::unique_ptr<rocksdb::Iterator> it = NewStoreIterator(db, db.DefaultColumnFamily());
-  for (const char tag : {kChangedTag, kPositionTag}) {
-    const std::string prefix = IncarnationKey(tag, incarnation);
-    for (it->Seek(prefix); it->Valid() && it->key().starts_with(prefix); it->Next()) {
-      const std::string_view key = ViewOf(it->key());
-      const std::optional<std::string_view> payload = Payload(key, ViewOf(it->value()));
-      if (!payload.has_value() || !ReadIncarnationRecord(key, *payload, records))
-        return DamagedRecord(key);
+void Catalog::ApplySwitch(const NewContents& contents, Unneeded& unneeded) {
+  std::vector<FamilyId> replaced;
+  // Before they are named, and the others are replaced after that.
+  for (size_t i = 0; i < contents.tables.size(); ++i)
+    families_.Add(contents.tables[i], contents.handles[i], contents.pages[i]);
+  if (!contents.network_model.empty())
+    families_.Add({.incarnation = contents.network.id}, contents.network_handle);
+  {
+    MutexLock lock(mutex_);
+    for (const TableRecord& table : contents.tables) {
+      const auto old = contents_.tables.find(table.spec.name);
+      if (old != contents_.tables.end()) replaced.push_back(FamilyIdOf(old->second));
+      contents_.tables[table.spec.name] = table;
     }
-    HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), "reading the store's catalog"));
+    if (!contents.network_model.empty()) {
+      const auto old = contents_.networks.find(contents.network_model);
+      if (old != contents_.networks.end()) replaced.push_back({old->second.id});
+      contents_.networks[contents.network_model] = contents.network;
+    }
   }
-  return records;
+  for (const FamilyId& id : replaced) NoteReplaced(id, unneeded);
 }
 
-absl::StatusOr<bool> WasUsed(rocksdb::DB& db, Incarnation incarnation) {
-  std::string value;
-  const rocksdb::Status got =
-      db.Get(rocksdb::ReadOptions(), IncarnationKey(kUsedTag, incarnation), &value);
-  if (got.IsNotFound()) return false;
-  HPS_RETURN_IF_ERROR(FromReadStatus(got, "reading the incarnations of the store"));
-  return true;
+void Catalog::NoteReplaced(const FamilyId& id, Unneeded& unneeded, SpaceReserve::Loan room) {
+  std::unique_ptr<Family> family = families_.NoteReplaced(id, std::move(room));
+  if (family != nullptr) unneeded.push_back(std::move(family));
 }
 
-void PutFormat(rocksdb::WriteBatch& batch) {
-  PutRecord(batch, std::string_view(&kFormatTag, 1),
-            RecordWriter().Add(kStoreFormatVersion).text());
+absl::Status Catalog::SwitchMerged(const TableRecord& record, Outcome& outcome) {
+  rocksdb::WriteBatch batch;
+  PutTable(batch, record);
+  outcome = Outcome::kRefused;
+  HPS_RETURN_IF_ERROR(writer_.EnsureHealthy());
+  const auto commit = [&]() -> absl::Status {
+    HPS_FAULT_POINT("l3.merge.in_switch");
+    return writer_.Commit(batch, true);
+  };
+  const absl::Status written = commit();
+  outcome = written.ok() || IsInRocks(record) ? Outcome::kVisible : Outcome::kUnconfirmed;
+  if (outcome == Outcome::kVisible) return written;
+  MutexLock lock(mutex_);
+  unconfirmed_tables_.push_back(record);
+  return written;
 }
 
-void PutTable(rocksdb::WriteBatch& batch, const TableRecord& table) {
-  RecordWriter record;
-  record.Add(table.incarnation).Add(table.row_count).Add(table.order);
-  AddShape(table.spec, record);
-  record.Add(static_cast<uint32_t>(table.page_files.size()));
-  for (const PageFileRecord& file : table.page_files) AddPageFile(file, record);
-  record.Add(table.first_file);
-  PutRecord(batch, std::string(1, kTableTag) + table.spec.name, record.text());
+void Catalog::ApplyMerged(const TableRecord& record) {
+  MutexLock lock(mutex_);
+  TableRecord& current = contents_.tables[record.spec.name];
+  current.row_count = record.row_count;
+  current.page_files = record.page_files;
+  current.first_file = record.first_file;
 }
 
-void DeleteTable(rocksdb::WriteBatch& batch, const std::string& name) {
-  batch.Delete(std::string(1, kTableTag) + name);
-}
-
-void PutUsed(rocksdb::WriteBatch& batch, const TableRecord& table) {
-  RecordWriter record;
-  record.Add(table.model_version);
-  AddUpdateStart(table.update_start, record);
-  record.Add(table.update_records_lost);
-  record.AddText(table.import_id).AddText(table.unordered_hashes);
-  PutRecord(batch, IncarnationKey(kUsedTag, table.incarnation), record.text());
-}
-
-void PutUsed(rocksdb::WriteBatch& batch, Incarnation incarnation) {
-  PutRecord(batch, IncarnationKey(kUsedTag, incarnation), {});
-}
-
-Incarnation ImportIdNumber(const std::string& table, const std::string& import_id) {
-  static_assert(kIncarnationBits < 63);
-  const std::string text = absl::StrCat(table, "\n", import_id);
-  return XXH3_64bits(text.data(), text.size()) | uint64_t{1} << 63;
-}
-
-void DeleteUsed(rocksdb::WriteBatch& batch, Incarnation incarnation) {
-  batch.Delete(IncarnationKey(kUsedTag, incarnation));
-}
-
-void PutChanged(rocksdb::WriteBatch& batch, Incarnation incarnation) {
-  PutRecord(batch, IncarnationKey(kChangedTag, incarnation), {});
-}
-
-void DeleteChanged(rocksdb::WriteBatch& batch, Incarnation incarnation) {
-  batch.Delete(IncarnationKey(kChangedTag, incarnation));
-}
-
-void PutPosition(rocksdb::WriteBatch& batch, Incarnation incarnation,
-                 const StreamPosition& position) {
-  std::string key = IncarnationKey(kPositionTag, incarnation);
-  char partition[4];
-  StoreLittleEndian<uint32_t>(partition, __builtin_bswap32(position.partition));
-  key.append(partition, sizeof(partition));
-  PutRecord(batch, key, RecordWriter().Add(position.generation).Add(position.offset).text());
-}
-
-void PutNetwork(rocksdb::WriteBatch& batch, const std::string& model,
-                const NetworkRecord& network) {
-  RecordWriter record;
-  record.Add(network.id).AddText(network.digest).Add(network.onnx_bytes);
-  AddInputs(network.inputs, record);
-  PutRecord(batch, std::string(1, kNetworkTag) + model, record.text());
-}
-
-void DeleteNetwork(rocksdb::WriteBatch& batch, const std::string& model) {
-  batch.Delete(std::string(1, kNetworkTag) + model);
-}
-
-void PutNetworkBytes(rocksdb::WriteBatch& batch, rocksdb::ColumnFamilyHandle* family,
-                     Incarnation id, std::string_view onnx) {
-  const std::string key = IncarnationKey(kNetworkBytesTag, id);
-  batch.Put(family, key, RecordValue(key, onnx));
-}
-
-absl::StatusOr<ModelNetwork> ReadNetwork(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
-                                         const NetworkRecord& network) {
-  const std::string key = IncarnationKey(kNetworkBytesTag, network.id);
-  std::string value;
-  const rocksdb::Status got = db.Get(rocksdb::ReadOptions(), family, key, &value);
-  if (got.IsNotFound()) return absl::NotFoundError("the network's bytes are missing");
-  HPS_RETURN_IF_ERROR(FromReadStatus(got, "reading a network"));
-  if (!Payload(key, value).has_value())
-    return absl::DataLossError("the network's bytes are damaged");
-  value.resize(value.size() - sizeof(uint64_t));
-  ModelNetwork read{.onnx = std::move(value), .inputs = network.inputs};
-  read.digest = NetworkDigest(read);
-  if (read.digest == network.digest && read.onnx.size() == network.onnx_bytes) return read;
-  return absl::DataLossError(
-      absl::StrCat("the network's digest is ", read.digest, ", expected ", network.digest));
-}
-
-absl::Status DeleteIncarnation(rocksdb::DB& db, rocksdb::WriteBatch& batch,
-                               Incarnation incarnation) {
-  const std::unique_ptr<rocksdb::Iterator> it = NewStoreIterator(db, db.DefaultColumnFamily());
-  for (const char tag : {kChangedTag, kPositionTag}) {
-    const std::string prefix = IncarnationKey(tag, incarnation);
-    for (it->Seek(prefix); it->Valid() && it->key().starts_with(prefix); it->Next())
-      batch.Delete(it->key());
-    HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), "reading the store's catalog"));
+absl::Status Catalog::Drop(const std::vector<std::string>& names, Outcome& outcome,
+                           Unneeded& unneeded) {
+  outcome = Outcome::kRefused;
+  const std::string model = ModelOf(names.front());
+  std::vector<FamilyId> tables;
+  std::optional<FamilyId> network;
+  absl::Status written;
+  {
+    MutexLock record_lock(record_mutex_);
+    const std::vector<TableRecord> others = OthersAfterDrop(names);
+    written = WriteDrop(names, others);
+    if (!written.ok() && HasTableInRocks(names.front())) return written;
+    HPS_FAULT_POINT("l3.drop.after_write");
+    MutexLock lock(mutex_);
+    for (const std::string& name : names)
+      tables.push_back(FamilyIdOf(contents_.tables.extract(name).mapped()));
+    const auto found = contents_.networks.find(model);
+    if (others.empty() && found != contents_.networks.end()) {
+      network = FamilyId{found->second.id};
+      contents_.networks.erase(found);
+    }
+    for (const TableRecord& other : others)
+      contents_.tables[other.spec.name].model_version = other.model_version;
   }
-  HPS_ASSIGN_OR_RETURN(const bool was_used, WasUsed(db, incarnation));
-  if (was_used) PutUsed(batch, incarnation);
+  outcome = Outcome::kVisible;
+  for (const FamilyId& id : tables) NoteReplaced(id, unneeded, store_.reserve().Lend());
+  if (network.has_value()) NoteReplaced(*network, unneeded);
+  return written;
+}
+
+// Whether a drop of the table can't be read after its write failed.
+bool Catalog::HasTableInRocks(const std::string& name) const {
+  const absl::StatusOr<CatalogContents> written = ReadCatalog(store_.db());
+  return !written.ok() || written->tables.contains(name);
+}
+
+absl::Status Catalog::WriteDrop(const std::vector<std::string>& names,
+                                const std::vector<TableRecord>& others) {
+  if (const absl::Status well = writer_.EnsureHealthy(); !well.ok()) LogWarning(well.ToString());
+  HPS_RETURN_IF_ERROR(writer_.FlushWal());
+  rocksdb::WriteBatch batch;
+  for (const std::string& name : names) DeleteTable(batch, name);
+  for (const TableRecord& table : others) PutUsed(batch, table);
+  const std::string model = ModelOf(names.front());
+  if (others.empty() && contents().networks.contains(model)) DeleteNetwork(batch, model);
+  return writer_.Commit(batch, true);
+}
+
+// The other tables of the model, with the model version that the drop creates.
+std::vector<TableRecord> Catalog::OthersAfterDrop(const std::vector<std::string>& names) const {
+  const CatalogContents before = contents();
+  const std::string model = ModelOf(names.front());
+  std::vector<TableRecord> others;
+  for (const auto& [other, table] : before.tables) {
+    if (ModelOf(other) != model || std::find(names.begin(), names.end(), other) != names.end())
+      continue;
+    others.push_back(table);
+    others.back().model_version = before.NextModelVersion(model);
+  }
+  return others;
+}
+
+absl::Status Catalog::DropNetwork(const std::string& model, Unneeded& unneeded) {
+  const Incarnation id = contents().networks.at(model).id;
+  rocksdb::WriteBatch batch;
+  DeleteNetwork(batch, model);
+  HPS_RETURN_IF_ERROR(writer_.Commit(batch, true));
+  {
+    MutexLock lock(mutex_);
+    contents_.networks.erase(model);
+  }
+  NoteReplaced({id}, unneeded);
   return absl::OkStatus();
+}
+
+bool Catalog::AnyUnconfirmed() const {
+  MutexLock lock(mutex_);
+  return !unconfirmed_tables_.empty();
+}
+
+bool Catalog::IsUnconfirmed(const FamilyId& id) const {
+  MutexLock lock(mutex_);
+  return std::any_of(unconfirmed_tables_.begin(), unconfirmed_tables_.end(),
+                     [&](const TableRecord& table) { return FamilyIdOf(table) == id; });
+}
+
+absl::Status Catalog::UndoUnconfirmed() {
+  rocksdb::WriteBatch batch;
+  {
+    MutexLock lock(mutex_);
+    for (const TableRecord& table : unconfirmed_tables_) UndoSwitch(table, batch);
+    for (const Incarnation incarnation : unconfirmed_replacements_) DeleteUsed(batch, incarnation);
+    for (const std::string& model : unconfirmed_networks_) {
+      const auto current = contents_.networks.find(model);
+      if (current == contents_.networks.end()) {
+        DeleteNetwork(batch, model);
+      } else {
+        PutNetwork(batch, model, current->second);
+      }
+    }
+  }
+  if (batch.Count() == 0) return absl::OkStatus();
+  HPS_RETURN_IF_ERROR(writer_.Commit(batch, true));
+  MutexLock lock(mutex_);
+  unconfirmed_tables_.clear();
+  unconfirmed_replacements_.clear();
+  unconfirmed_networks_.clear();
+  return absl::OkStatus();
+}
+
+void Catalog::UndoSwitch(const TableRecord& table, rocksdb::WriteBatch& batch) {
+  const auto current = contents_.tables.find(table.spec.name);
+  if (current == contents_.tables.end()) {
+    DeleteTable(batch, table.spec.name);
+  } else {
+    PutTable(batch, current->second);
+  }
+  if (table.first_file != 0) return;  // a merge: the incarnation is in use
+  // Allows the import to be retried.
+  DeleteUsed(batch, table.incarnation);
+  if (!table.import_id.empty()) DeleteUsed(batch, ImportIdNumber(table.spec.name, table.import_id));
 }
 
 }  // namespace hps

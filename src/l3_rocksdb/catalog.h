@@ -1,117 +1,125 @@
-// The catalog: the store's records of its tables. They are in the same RocksDB as the changes, in
-// the default column family (docs/store_format.md, "Catalog").
+// What the store holds: the records of its tables and networks (catalog_records.h), as they are in
+// RocksDB and, for reading, in memory.
 //
-// Every record ends with the XXH3-64 of its key and payload. A damaged record is reported as
-// DATA_LOSS that names the record; it is never read as another table. The functions are stateless.
-// They add changes to the caller's write batch, so the changes are atomic with the rest of the
-// batch.
+// Each change is one durable step, and becomes visible in memory when it is written. If the disk
+// fails during the write, the step may be in the log, and the next open may replay it. Until the
+// catalog knows otherwise, the change is unconfirmed, and what it names has to stay.
+//
+// While the catalog names a family, the family table has it, unless its files are lost.
+//
+// Thread-safe. Lock order: the mutex of records, the lock of a recovery, the mutex of the contents,
+// that of the families.
 #pragma once
 
-#include <rocksdb/db.h>
-#include <rocksdb/write_batch.h>
-
-#include <cstdint>
-#include <map>
+#include <memory>
+#include <optional>
+#include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "hps/model_network.h"
-#include "hps/table_spec.h"
-#include "hps/types.h"
-#include "l3_pages/page_format.h"
-#include "l3_rocksdb/options.h"
-#include "tier/durable_tier.h"
+#include "base/mutex.h"
+#include "l3_rocksdb/catalog_records.h"
+#include "l3_rocksdb/family_table.h"
+#include "l3_rocksdb/store_writer.h"
 
 namespace hps {
 
-struct TableRecord {
-  TableSpec spec;
-  Incarnation incarnation = 0;
-  uint64_t row_count = 0;  // at import, or at the last merge of changes
-  uint64_t order = 0;      // position of the table's first import
-  // The version of the model when this table was last imported, or when another table of the model
-  // was dropped later.
-  uint64_t model_version = 0;
-  UpdateStart update_start{};
-  uint64_t update_records_lost = 0;  // see TableInfo
-  std::string import_id{};           // see TableInfo
-  std::string unordered_hashes{};    // DurableTable::UnorderedHashes, as in hash_set.h
-  // Of the imported rows; the column family has what changed since these files were made.
-  std::vector<PageFileRecord> page_files{};  // ascending key ranges; none for a table without rows
-  // The number of the first of them; the others follow. Also in the name of the column family.
-  // Grows with each merge of changes into new files; 0: as imported.
-  uint64_t first_file = 0;
+// What a switch makes current. A network replaces that of its model.
+struct NewContents {
+  std::vector<TableRecord> tables;
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;        // of the tables
+  std::vector<std::shared_ptr<const FamilyPages>> pages{};  // likewise
+  std::string network_model;                                // empty: no network
+  NetworkRecord network;
+  rocksdb::ColumnFamilyHandle* network_handle = nullptr;
+
+  std::vector<rocksdb::ColumnFamilyHandle*> AllHandles() const;
 };
 
-// The dense network of a model. Its bytes are the one record of a column family of their own, so
-// that damage to them is no damage to the catalog. It is written before the switch that names it.
-struct NetworkRecord {
-  Incarnation id = 0;  // in the name of the column family, and in the key of the record
-  std::string digest;
-  uint64_t onnx_bytes = 0;
-  std::vector<NetworkInput> inputs;
+class Catalog {
+ public:
+  // Families that the catalog has ceased to name, without readers: to be dropped.
+  using Unneeded = std::vector<std::unique_ptr<Family>>;
+
+  Catalog(StoreDb& store, StoreWriter& writer, FamilyTable& families)
+      : store_(store), writer_(writer), families_(families) {}
+
+  // When the store is opened.
+  void Load(CatalogContents contents);
+  CatalogContents contents() const;
+
+  // Errors: NOT_FOUND, which names the nearest table; DATA_LOSS (its family is missing).
+  absl::StatusOr<FamilyPin> PinTable(const std::string& name);
+  // The model's network, if it has one. Errors: those of ReadNetwork.
+  absl::StatusOr<std::optional<ModelNetwork>> Network(const std::string& model);
+
+  // TableInfo::update_records_lost; 0 if the incarnation is not the table's current one.
+  uint64_t RecordsLost(const std::string& table, Incarnation incarnation) const;
+  // DurableTable::UnorderedHashes; none if the incarnation is not the table's current one.
+  std::vector<uint16_t> UnorderedHashes(const std::string& table, Incarnation incarnation) const;
+  // As StoreWriter::Write, not durable. In the same step adds write.records_lost and
+  // write.unordered_hashes to those of the table; an incarnation that is not current any more has
+  // none.
+  absl::Status WriteWithStreamState(const std::string& table, Incarnation incarnation,
+                                    const DurableWrite& write, rocksdb::WriteBatch& batch);
+
+  // One thread at a time makes the changes below: the caller holds Database::change_mutex.
+
+  // What became of a switch, also of one that failed.
+  enum class Outcome {
+    kRefused,      // nothing was written
+    kUnconfirmed,  // it can't be read, but the next open may show it
+    kVisible       // it is current; after an error the next open may show the state before
+  };
+  // Makes the contents current, all or none of them. Also marks the incarnations in `replaced`,
+  // which are still staged, as used, so that they never become current.
+  absl::Status Switch(NewContents contents, const std::vector<Incarnation>& replaced,
+                      Outcome& outcome, Unneeded& unneeded);
+  // Writes that a table has the files and the family of a merge. Does not check the space: the few
+  // bytes free more than they take. If the switch is visible, ApplyMerged must follow.
+  absl::Status SwitchMerged(const TableRecord& record, Outcome& outcome);
+  // REQUIRES: the family table has noted the merge.
+  void ApplyMerged(const TableRecord& record);
+  // Removes tables of one model, and with the last one its network. Checks neither space nor failed
+  // flushes: a drop is meant to free space on a disk that is too full for them. Each dropped family
+  // gets a loan of the reserve, because deleting files needs space too. REQUIRES: the tables exist.
+  absl::Status Drop(const std::vector<std::string>& names, Outcome& outcome, Unneeded& unneeded);
+  // Removes the network of a model, which has one.
+  absl::Status DropNetwork(const std::string& model, Unneeded& unneeded);
+
+  bool AnyUnconfirmed() const;
+  bool IsUnconfirmed(const FamilyId& id) const;
+  // Writes the current records after the unconfirmed changes, durably, so that a replay of the log
+  // ends with these.
+  absl::Status UndoUnconfirmed();
+
+ private:
+  // Null if the incarnation is not the table's current one.
+  const TableRecord* FindCurrent(const std::string& table, Incarnation incarnation) const
+      HPS_REQUIRES(mutex_);
+  void ApplySwitch(const NewContents& contents, Unneeded& unneeded);
+  void NoteReplaced(const FamilyId& id, Unneeded& unneeded, SpaceReserve::Loan room = {});
+  bool IsInRocks(const TableRecord& record) const;
+  bool HasTableInRocks(const std::string& name) const;
+  absl::Status WriteDrop(const std::vector<std::string>& names,
+                         const std::vector<TableRecord>& others);
+  std::vector<TableRecord> OthersAfterDrop(const std::vector<std::string>& names) const;
+  void UndoSwitch(const TableRecord& table, rocksdb::WriteBatch& batch) HPS_REQUIRES(mutex_);
+
+  StoreDb& store_;
+  StoreWriter& writer_;
+  FamilyTable& families_;
+  // Held from reading the record of a current table until its successor is written, because a drop
+  // changes the model version in it, and WriteWithStreamState what it adds.
+  Mutex record_mutex_;
+  mutable Mutex mutex_;
+  CatalogContents contents_ HPS_GUARDED_BY(mutex_);
+  // Of switches that failed: what they named.
+  std::vector<TableRecord> unconfirmed_tables_ HPS_GUARDED_BY(mutex_);
+  std::vector<Incarnation> unconfirmed_replacements_ HPS_GUARDED_BY(mutex_);
+  std::set<std::string> unconfirmed_networks_ HPS_GUARDED_BY(mutex_);  // by model
 };
-
-struct IncarnationRecords {
-  bool changed = false;  // since its import, or since its page files were made
-  std::vector<StreamPosition> positions;
-};
-
-struct CatalogContents {
-  uint32_t format_version = 0;  // 0 = no record: the store is being created
-  std::map<std::string, TableRecord> tables;
-  std::map<Incarnation, IncarnationRecords> incarnations;  // those with a record
-  std::map<std::string, NetworkRecord> networks;           // by model
-
-  std::vector<const TableRecord*> InOrder() const;
-  // The model version that the next change of the model's tables creates; the first is 1.
-  uint64_t NextModelVersion(const std::string& model) const;
-  // True if both catalogs name the same incarnations.
-  bool SameTables(const CatalogContents& other) const;
-};
-
-// Errors: FAILED_PRECONDITION (another format), DATA_LOSS (a damaged record), and RocksDB's errors
-// (FromReadStatus).
-absl::Status CheckFormat(rocksdb::DB& db);
-absl::StatusOr<CatalogContents> ReadCatalog(rocksdb::DB& db);
-
-absl::StatusOr<IncarnationRecords> ReadIncarnation(rocksdb::DB& db, Incarnation incarnation);
-
-// True if an import with this number was ever committed.
-absl::StatusOr<bool> WasUsed(rocksdb::DB& db, Incarnation incarnation);
-
-void PutFormat(rocksdb::WriteBatch& batch);
-void PutTable(rocksdb::WriteBatch& batch, const TableRecord& table);
-void DeleteTable(rocksdb::WriteBatch& batch, const std::string& name);
-// Marks the incarnation as used, and keeps what may change of the table without an import.
-void PutUsed(rocksdb::WriteBatch& batch, const TableRecord& table);
-// As above, of a table that is no longer current.
-void PutUsed(rocksdb::WriteBatch& batch, Incarnation incarnation);
-void DeleteUsed(rocksdb::WriteBatch& batch, Incarnation incarnation);
-
-// The number under which the store remembers that the table has had the import id: no incarnation,
-// because it has more bits than those.
-Incarnation ImportIdNumber(const std::string& table, const std::string& import_id);
-void PutChanged(rocksdb::WriteBatch& batch, Incarnation incarnation);
-void DeleteChanged(rocksdb::WriteBatch& batch, Incarnation incarnation);
-void PutPosition(rocksdb::WriteBatch& batch, Incarnation incarnation,
-                 const StreamPosition& position);
-
-void PutNetwork(rocksdb::WriteBatch& batch, const std::string& model, const NetworkRecord& network);
-void DeleteNetwork(rocksdb::WriteBatch& batch, const std::string& model);
-void PutNetworkBytes(rocksdb::WriteBatch& batch, rocksdb::ColumnFamilyHandle* family,
-                     Incarnation id, std::string_view onnx);
-// Errors: NOT_FOUND (no such record), DATA_LOSS (it is damaged, or has not the record's digest),
-// and RocksDB's errors.
-absl::StatusOr<ModelNetwork> ReadNetwork(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
-                                         const NetworkRecord& network);
-
-// Deletes all records of the incarnation except the one that marks its number as used, which loses
-// its fields.
-absl::Status DeleteIncarnation(rocksdb::DB& db, rocksdb::WriteBatch& batch,
-                               Incarnation incarnation);
 
 }  // namespace hps

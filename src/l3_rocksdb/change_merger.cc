@@ -26,11 +26,11 @@ double SecondsSince(TimePoint begin) {
 }  // namespace
 
 ChangeMerger::ChangeMerger(std::shared_ptr<Database> database,
-                           std::function<void(const Database::Pin&)> on_switch)
+                           std::function<void(const FamilyPin&)> on_switch)
     : database_(std::move(database)), on_switch_(std::move(on_switch)) {}
 
 absl::StatusOr<std::unique_ptr<ChangeMerger>> ChangeMerger::Start(
-    std::shared_ptr<Database> database, std::function<void(const Database::Pin&)> on_switch) {
+    std::shared_ptr<Database> database, std::function<void(const FamilyPin&)> on_switch) {
   std::unique_ptr<ChangeMerger> merger(new ChangeMerger(std::move(database), std::move(on_switch)));
   HPS_ASSIGN_OR_RETURN(merger->thread_, WorkerPool::Create({.name = "hps-merge", .queue_max = 1}));
   HPS_RETURN_IF_ERROR(merger->thread_->Post(merger.get()));
@@ -41,7 +41,7 @@ ChangeMerger::~ChangeMerger() {
   {
     MutexLock lock(mutex_);
     stopping_ = true;
-    if (running_ != nullptr) running_->to.family().CancelMerge();
+    if (running_ != nullptr) running_->to().merge.Cancel();
   }
   database_->merge_queue().Request();
   thread_.reset();  // waits for it
@@ -52,16 +52,16 @@ bool ChangeMerger::stopping() const {
   return stopping_;
 }
 
-void ChangeMerger::SetRunning(Database::Merge* merge) {
+void ChangeMerger::SetRunning(TableMerge* merge) {
   MutexLock lock(mutex_);
   running_ = merge;
-  if (running_ != nullptr && stopping_) running_->to.family().CancelMerge();
+  if (running_ != nullptr && stopping_) running_->to().merge.Cancel();
 }
 
 void ChangeMerger::Run() {
   while (!stopping()) {
-    database_->RetireMerged();
-    const std::vector<std::string> due = database_->TablesToMerge();
+    database_->files().Retire(database_->merge_queue().TakeRetired());
+    const std::vector<std::string> due = TablesToMerge();
     Deadline next = kNoDeadline;
     bool any = false;
     for (const std::string& table : due) {
@@ -76,7 +76,17 @@ void ChangeMerger::Run() {
     }
     if (!any) database_->merge_queue().Await(next);
   }
-  database_->RetireMerged();
+  database_->files().Retire(database_->merge_queue().TakeRetired());
+}
+
+std::vector<std::string> ChangeMerger::TablesToMerge() const {
+  std::vector<std::string> names;
+  const CatalogContents catalog = database_->catalog().contents();
+  for (const auto& [name, table] : catalog.tables) {
+    const absl::StatusOr<FamilyPin> pin = database_->catalog().PinTable(name);
+    if (pin.ok() && database_->merge_queue().IsDue(pin->family())) names.push_back(name);
+  }
+  return names;
 }
 
 void ChangeMerger::MergeTable(const std::string& table) {
@@ -86,17 +96,17 @@ void ChangeMerger::MergeTable(const std::string& table) {
   uint64_t bytes = 0;
   absl::Status merged;
   {
-    absl::StatusOr<std::unique_ptr<Database::Merge>> merge = database_->BeginMerge(table);
+    absl::StatusOr<std::unique_ptr<TableMerge>> merge = TableMerge::Begin(*database_, table);
     merged = merge.status();
     if (merged.ok()) {
       SetRunning(merge->get());
       merged = MergeNow(**merge);
       SetRunning(nullptr);
-      if ((*merge)->is_switched()) bytes = (*merge)->to.family().pages->table->file_bytes();
+      if ((*merge)->is_switched()) bytes = (*merge)->to().pages->table->file_bytes();
       if ((*merge)->is_switched()) {
         ++database_->merge_queue().merges;
         database_->merge_queue().merged_bytes += bytes;
-        LogInfo(absl::StrCat(what, ": ", (*merge)->to.family().table.row_count, " rows, ", bytes,
+        LogInfo(absl::StrCat(what, ": ", (*merge)->to().table.row_count, " rows, ", bytes,
                              " bytes in ", SecondsSince(begin), " s"));
         // A sync, for example. Trying again would merge nothing.
         if (!merged.ok())
@@ -109,38 +119,38 @@ void ChangeMerger::MergeTable(const std::string& table) {
   }
   if (merged.ok() || absl::IsCancelled(merged) || absl::IsNotFound(merged)) return;
   ++database_->merge_queue().merges_failed;
-  const Duration retry = database_->options().merge_retry;
+  const Duration retry = database_->store().options().merge_retry;
   retry_at_[table] = DeadlineAfter(RealClock(), retry);
   LogError(absl::StrCat(
       what, " failed; the table is served as before, and the merge is tried again in ",
       std::chrono::duration_cast<std::chrono::seconds>(retry).count(), " s: ", TextForLog(merged)));
 }
 
-absl::StatusOr<PageFileDescription> ChangeMerger::BuildFile(Database::Merge& merge) {
+absl::StatusOr<PageFileDescription> ChangeMerger::BuildFile(TableMerge& merge) {
   PageMergeOptions options;
-  options.path = merge.path;
-  options.incarnation = merge.to.family().table.incarnation;
-  options.bytes_per_second = database_->options().config.merge_bytes_per_second;
+  options.path = merge.path();
+  options.incarnation = merge.to().table.incarnation;
+  options.bytes_per_second = database_->store().options().config.merge_bytes_per_second;
   // Writers of all tables need the room more.
-  options.check = [this] { return database_->CheckRoomFor(0); };
+  options.check = [this] { return database_->store().space().CheckRoomFor(0); };
   try {
-    return MergePages(*merge.from.family().pages->table, *merge.changes, options,
-                      merge.to.family().merge_cancel);
+    return MergePages(*merge.from().pages->table, merge.changes(), options,
+                      merge.to().merge.cancel);
   } catch (const std::bad_alloc&) {
     return OutOfMemory("out of memory for the merge");
   }
 }
 
-absl::Status ChangeMerger::MergeNow(Database::Merge& merge) {
+absl::Status ChangeMerger::MergeNow(TableMerge& merge) {
   HPS_ASSIGN_OR_RETURN(const PageFileDescription file, BuildFile(merge));
-  if (merge.to.family().merge_is_cancelled) return absl::CancelledError("the merge was cancelled");
+  if (merge.to().merge.is_cancelled) return absl::CancelledError("the merge was cancelled");
   HPS_FAULT_POINT("l3.merge.after_build");
-  return database_->SwitchMerged(merge, file, on_switch_);
+  return merge.Switch(file, on_switch_);
 }
 
-void ChangeMerger::End(Database::Merge& merge) {
-  while (!database_->EndMerge(merge)) {
-    if (stopping()) return database_->LeaveMerge(merge);
+void ChangeMerger::End(TableMerge& merge) {
+  while (!merge.End()) {
+    if (stopping()) return merge.Leave();
     database_->merge_queue().Await(DeadlineAfter(RealClock(), kConfirmInterval));
   }
 }

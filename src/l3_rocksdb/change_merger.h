@@ -10,13 +10,14 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/mutex.h"
-#include "l3_rocksdb/database.h"
+#include "l3_rocksdb/table_merge.h"
 
 namespace hps {
 
@@ -26,30 +27,30 @@ class ChangeMerger final : private Task {
   // `on_switch` is called when a table has new page files, while no write of the table runs; it
   // moves the open tables. Errors: RESOURCE_EXHAUSTED (no thread).
   static absl::StatusOr<std::unique_ptr<ChangeMerger>> Start(
-      std::shared_ptr<Database> database, std::function<void(const Database::Pin&)> on_switch);
+      std::shared_ptr<Database> database, std::function<void(const FamilyPin&)> on_switch);
   // Ends a merge that runs, without its result.
   ~ChangeMerger() override;
   ChangeMerger(const ChangeMerger&) = delete;
   ChangeMerger& operator=(const ChangeMerger&) = delete;
 
  private:
-  ChangeMerger(std::shared_ptr<Database> database,
-               std::function<void(const Database::Pin&)> on_switch);
+  ChangeMerger(std::shared_ptr<Database> database, std::function<void(const FamilyPin&)> on_switch);
   void Run() override;
+  std::vector<std::string> TablesToMerge() const;
   void MergeTable(const std::string& table);
-  absl::StatusOr<PageFileDescription> BuildFile(Database::Merge& merge);
-  absl::Status MergeNow(Database::Merge& merge);
-  void End(Database::Merge& merge);
-  void SetRunning(Database::Merge* merge);
+  absl::StatusOr<PageFileDescription> BuildFile(TableMerge& merge);
+  absl::Status MergeNow(TableMerge& merge);
+  void End(TableMerge& merge);
+  void SetRunning(TableMerge* merge);
   bool stopping() const;
 
   const std::shared_ptr<Database> database_;
-  const std::function<void(const Database::Pin&)> on_switch_;
+  const std::function<void(const FamilyPin&)> on_switch_;
   // Of the thread: when a table may be tried again after a merge that failed.
   std::map<std::string, TimePoint> retry_at_;
   mutable Mutex mutex_;
   bool stopping_ HPS_GUARDED_BY(mutex_) = false;
-  Database::Merge* running_ HPS_GUARDED_BY(mutex_) = nullptr;
+  TableMerge* running_ HPS_GUARDED_BY(mutex_) = nullptr;
   std::unique_ptr<WorkerPool> thread_;
 };
 

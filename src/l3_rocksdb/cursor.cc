@@ -29,7 +29,7 @@ rocksdb::ReadOptions ScanOptions() {
 // The changes of a table, in ascending order of their keys, as of the construction.
 class RecordCursor {
  public:
-  explicit RecordCursor(Database::Pin pin)
+  explicit RecordCursor(FamilyPin pin)
       : pin_(std::move(pin)),
         it_(NewStoreIterator(pin_.database().db(), pin_.family().handle, ScanOptions())) {}
 
@@ -45,7 +45,7 @@ class RecordCursor {
  private:
   absl::Status Take(Change& change, std::byte* row, Version* version);
 
-  Database::Pin pin_;
+  FamilyPin pin_;
   const std::unique_ptr<rocksdb::Iterator> it_;  // destroyed before the pin
   bool begun_ = false;
 };
@@ -87,7 +87,7 @@ absl::Status RecordCursor::Take(Change& change, std::byte* row, Version* version
 // The rows of page files, with the changes in RocksDB over them.
 class LayeredCursor final : public RowCursor {
  public:
-  LayeredCursor(Database::Pin pin, std::unique_ptr<RowCursor> base)
+  LayeredCursor(FamilyPin pin, std::unique_ptr<RowCursor> base)
       : changes_(std::move(pin)),
         row_bytes_(changes_.family().table.spec.row_bytes()),
         base_(std::move(base)),
@@ -173,7 +173,7 @@ absl::StatusOr<size_t> LayeredCursor::Next(std::span<Key> keys, HostRows rows,
 
 class ChangeCursor final : public PageChangeCursor {
  public:
-  explicit ChangeCursor(Database::Pin pin)
+  explicit ChangeCursor(FamilyPin pin)
       : cursor_(std::move(pin)),
         row_bytes_(cursor_.family().table.spec.row_bytes()),
         keys_(kChangesAtOnce),
@@ -208,11 +208,11 @@ absl::StatusOr<PageChangeCursor::Changes> ChangeCursor::Next() {
 
 }  // namespace
 
-std::unique_ptr<PageChangeCursor> MakeChangeCursor(Database::Pin pin) {
+std::unique_ptr<PageChangeCursor> MakeChangeCursor(FamilyPin pin) {
   return std::make_unique<ChangeCursor>(std::move(pin));
 }
 
-absl::StatusOr<std::unique_ptr<RowCursor>> MakeCursor(Database::Pin pin) {
+absl::StatusOr<std::unique_ptr<RowCursor>> MakeCursor(FamilyPin pin) {
   const Family& family = pin.family();
   HPS_ASSIGN_OR_RETURN(std::unique_ptr<RowCursor> base, family.pages->table->Scan());
   return std::make_unique<LayeredCursor>(std::move(pin), std::move(base));

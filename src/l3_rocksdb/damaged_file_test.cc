@@ -65,7 +65,7 @@ class DamagedFileTest : public testing::Test {
     Write(*Open(OpenMode::kReadWrite), KeysThat(IsUpdated), KeysThat(IsDeleted), kUpdated);
     MoveToLevel(5, kNewFileBytes);
     const auto database = Database::Open(Options(OpenMode::kReadOnly));
-    const auto pin = (*database)->PinTable("m/t");
+    const auto pin = (*database)->catalog().PinTable("m/t");
     ASSERT_GT(FilesOf(**database, *pin, 5).size(), 2u);
     ASSERT_GT(FilesOf(**database, *pin, 6).size(), 2u);
     ASSERT_EQ(Ask().lost, 0u);
@@ -82,7 +82,7 @@ class DamagedFileTest : public testing::Test {
   void MoveToLevel(int level, uint64_t file_bytes) const {
     const auto database = Database::Open(Options(OpenMode::kReadWrite));
     ASSERT_TRUE(database.ok()) << database.status();
-    const auto pin = (*database)->PinTable("m/t");
+    const auto pin = (*database)->catalog().PinTable("m/t");
     rocksdb::CompactionOptions options;
     options.output_file_size_limit = file_bytes;
     std::vector<std::string> files;
@@ -92,7 +92,7 @@ class DamagedFileTest : public testing::Test {
         (*database)->db().CompactFiles(options, pin->family().handle, files, level);
     ASSERT_TRUE(moved.ok()) << moved.ToString();
   }
-  static std::vector<rocksdb::SstFileMetaData> FilesOf(Database& database, const Database::Pin& pin,
+  static std::vector<rocksdb::SstFileMetaData> FilesOf(Database& database, const FamilyPin& pin,
                                                        size_t level) {
     rocksdb::ColumnFamilyMetaData family;
     database.db().GetColumnFamilyMetaData(pin.family().handle, &family);
@@ -107,7 +107,7 @@ class DamagedFileTest : public testing::Test {
     {
       const auto database = Database::Open(Options(OpenMode::kReadOnly));
       ASSERT_TRUE(database.ok()) << database.status();
-      const auto pin = (*database)->PinTable("m/t");
+      const auto pin = (*database)->catalog().PinTable("m/t");
       path = directory_.path() + "/store/" + FilesOf(**database, *pin, level)[1].relative_filename;
     }
     rocksdb::Options options;
@@ -251,7 +251,7 @@ TEST_F(DamagedFileTest, ACompactionLosesNothing) {
     {
       const auto database = Database::Open(Options(OpenMode::kReadWrite));
       ASSERT_TRUE(database.ok()) << database.status();
-      const auto pin = (*database)->PinTable("m/t");
+      const auto pin = (*database)->catalog().PinTable("m/t");
       rocksdb::CompactRangeOptions options;
       options.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForce;
       const rocksdb::Status compacted =
@@ -261,7 +261,7 @@ TEST_F(DamagedFileTest, ACompactionLosesNothing) {
       EXPECT_GT((*database)->Statistics().background_errors, 0u);
       rocksdb::WriteBatch batch;
       batch.Put("any", "record");
-      EXPECT_EQ((*database)->Write(batch, false).code(), absl::StatusCode::kUnavailable);
+      EXPECT_EQ((*database)->writer().Write(batch, false).code(), absl::StatusCode::kUnavailable);
     }
     EXPECT_EQ(Ask().outcomes, before.outcomes);
     TakeKept();

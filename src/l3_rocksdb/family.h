@@ -8,10 +8,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "base/executor.h"
 #include "base/mutex.h"
-#include "l3_rocksdb/catalog.h"
+#include "l3_rocksdb/catalog_records.h"
 #include "l3_rocksdb/changed_keys.h"
 #include "l3_rocksdb/files/page_store.h"
 #include "l3_rocksdb/files/space_reserve.h"
@@ -29,6 +31,34 @@ inline FamilyId FamilyIdOf(const TableRecord& table) {
   return {table.incarnation, table.first_file};
 }
 
+// "rows-000123456789a"; after a merge also the number of the first file: "rows-000123456789a-3".
+std::string FamilyName(const FamilyId& id);
+// "network-000123456789a"
+std::string NetworkFamilyName(Incarnation id);
+// Returns nullopt if the family is not of a table.
+std::optional<Incarnation> IncarnationOf(const std::string& family);
+
+struct Family;
+
+// How far the merge of a family's changes into new page files is (table_merge.h).
+struct MergeState {
+  // While it runs, the family that replaces this one; it gets all new writes too. Set under
+  // Family::write_mutex; set to null under the mutex of the family table, too.
+  std::atomic<Family*> successor{nullptr};
+  // The successor is current. Set under Family::write_mutex.
+  std::atomic<bool> is_done{false};
+  std::atomic<bool> is_requested{false};
+  // No merge is due before so many keys were added to Family::changed_keys.
+  std::atomic<uint64_t> due_from{0};
+
+  // Of a successor: opened when its merge is to end early.
+  Latch cancel{1};
+  std::atomic<bool> is_cancelled{false};
+  void Cancel() {
+    if (!is_cancelled.exchange(true)) cancel.CountDown();
+  }
+};
+
 // The column family with the changes of one incarnation of a table, or with one network: then
 // `table` has no name.
 struct Family {
@@ -39,25 +69,11 @@ struct Family {
   std::atomic<bool> changed{false};          // since its page files were made
   std::atomic<bool> current{true};           // the catalog names it
   SpaceReserve::Loan room;                   // after a drop or a merge, until its files are deleted
-  size_t pins = 0;                           // guarded by the database's mutex
+  size_t pins = 0;                           // guarded by the mutex of the family table
+  MergeState merge;
 
   // Held during a write of rows, and when a merge begins and switches.
   Mutex write_mutex;
-  // While the changes are being merged, the family that replaces this one; it gets all new writes
-  // too. Set under write_mutex; set to null under the database's mutex, too.
-  std::atomic<Family*> successor{nullptr};
-  // A merge has made the successor current. Set under write_mutex.
-  std::atomic<bool> merged{false};
-  std::atomic<bool> merge_requested{false};
-  // No merge is due before so many keys were added to changed_keys.
-  std::atomic<uint64_t> merge_from{0};
-
-  // Of a successor: opened when its merge is to end early.
-  Latch merge_cancel{1};
-  std::atomic<bool> merge_is_cancelled{false};
-  void CancelMerge() {
-    if (!merge_is_cancelled.exchange(true)) merge_cancel.CountDown();
-  }
 };
 
 }  // namespace hps

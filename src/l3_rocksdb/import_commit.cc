@@ -30,7 +30,7 @@ absl::StatusOr<bool> AnyUsed(Database& database, const StagedImport& import) {
 }
 
 absl::Status CheckCommit(Database& database, const StagedImport& import) {
-  const CatalogContents catalog = database.catalog();
+  const CatalogContents catalog = database.catalog().contents();
   HPS_RETURN_IF_ERROR(CheckShapes(catalog, import.specs()));
   HPS_ASSIGN_OR_RETURN(const bool used, AnyUsed(database, import));
   if (used) {
@@ -49,8 +49,8 @@ absl::Status CheckCommit(Database& database, const StagedImport& import) {
   return absl::OkStatus();
 }
 
-std::vector<TableRecord> RecordsOf(const Database& database, const StagedImport& import) {
-  const CatalogContents catalog = database.catalog();
+std::vector<TableRecord> RecordsOf(Database& database, const StagedImport& import) {
+  const CatalogContents catalog = database.catalog().contents();
   uint64_t next_order = 1;
   for (const auto& [name, table] : catalog.tables)
     next_order = std::max(next_order, table.order + 1);
@@ -84,8 +84,7 @@ absl::Status CheckFiles(const Database& database, const StagedImport& import) {
 // Links the page files of all tables into the store, and opens them. After an error, DropFamilies
 // removes those that were linked. REQUIRES: contents.tables are those of the import. Errors: those
 // of LinkPageFiles and OpenPages.
-absl::Status TakePageFiles(Database& database, const StagedImport& import,
-                           Database::NewContents& contents) {
+absl::Status TakePageFiles(Database& database, const StagedImport& import, NewContents& contents) {
   for (size_t i = 0; i < import.tables.size(); ++i) {
     const StagedTable& table = import.tables[i];
     std::vector<std::string> files;
@@ -108,13 +107,12 @@ absl::Status TakePageFiles(Database& database, const StagedImport& import,
 
 // Makes the column families of what the import brings, and takes its files. After an error the
 // caller drops the families that were made.
-absl::Status WriteContents(Database& database, const StagedImport& import,
-                           Database::NewContents& contents) {
+absl::Status WriteContents(Database& database, const StagedImport& import, NewContents& contents) {
   if (import.network.has_value()) {
     HPS_ASSIGN_OR_RETURN(const ModelNetwork network, ReadStagedNetwork(database.env(), import));
-    HPS_RETURN_IF_ERROR(database.PutNewNetwork(import.network->model, network, contents));
+    HPS_RETURN_IF_ERROR(database.files().CreateNetwork(import.network->model, network, contents));
   }
-  HPS_ASSIGN_OR_RETURN(contents.handles, database.CreateFamilies(contents.tables));
+  HPS_ASSIGN_OR_RETURN(contents.handles, database.files().Create(contents.tables));
   HPS_RETURN_IF_ERROR(TakePageFiles(database, import, contents));
   HPS_FAULT_POINT("l3.import.before_switch");
   return absl::OkStatus();
@@ -126,12 +124,12 @@ absl::Status WriteContents(Database& database, const StagedImport& import,
 absl::Status CommitLocked(Database& database, const StagedImport& import,
                           const std::vector<Incarnation>& replaced) {
   HPS_RETURN_IF_ERROR(CheckCommit(database, import));
-  HPS_RETURN_IF_ERROR(database.CheckRoomFor(0));
+  HPS_RETURN_IF_ERROR(database.store().space().CheckRoomFor(0));
   HPS_FAULT_POINT("l3.import.before_families");
-  Database::NewContents contents{.tables = RecordsOf(database, import)};
+  NewContents contents{.tables = RecordsOf(database, import)};
   const absl::Status written = WriteContents(database, import, contents);
   if (!written.ok()) {
-    database.DropFamilies(contents.AllHandles());
+    database.files().Drop(contents.AllHandles());
     return written;
   }
   HPS_RETURN_IF_ERROR(database.SwitchTables(std::move(contents), replaced));
@@ -142,7 +140,7 @@ absl::Status CommitLocked(Database& database, const StagedImport& import,
 absl::StatusOr<std::vector<TableInfo>> InfosOf(Database& database, const StagedImport& import) {
   std::vector<TableInfo> infos;
   for (const StagedTable& table : import.tables) {
-    HPS_ASSIGN_OR_RETURN(const Database::Pin pin, database.PinTable(table.spec.name));
+    HPS_ASSIGN_OR_RETURN(const FamilyPin pin, database.catalog().PinTable(table.spec.name));
     infos.push_back(InfoOf(database, pin.family()));
   }
   return infos;
@@ -222,7 +220,7 @@ class ReadyImports {
 };
 
 absl::Status ReadyImports::Commit() {
-  database_.RetryDrops();
+  database_.files().RetryDrops();
   HPS_ASSIGN_OR_RETURN(TakenImports taken, TakeReadyImports(database_.env(), database_.path()));
   lock_ = std::move(taken.lock);
   const absl::Status damaged = absl::DataLossError("the manifest of a staged import is damaged");
@@ -263,13 +261,13 @@ absl::Status ReadyImports::CommitOne(const StagedImport& import, bool& is_reject
 // Sets `is_rejected` if the import can never be committed, whatever the state of the store. Errors
 // of the store do not set it, not even damage: the import may then be the only intact copy.
 absl::Status ReadyImports::CheckImport(const StagedImport& import, bool& is_rejected) const {
-  absl::Status fits = CheckShapes(database_.catalog(), import.specs());
+  absl::Status fits = CheckShapes(database_.catalog().contents(), import.specs());
   if (fits.ok()) fits = CheckImportId(database_, import.specs(), import.import_id);
   is_rejected = absl::IsFailedPrecondition(fits);
   HPS_RETURN_IF_ERROR(fits);
   // Checks the space before it reads the files of the import.
   HPS_RETURN_IF_ERROR(CheckCommit(database_, import));
-  HPS_RETURN_IF_ERROR(database_.CheckRoomFor(0));
+  HPS_RETURN_IF_ERROR(database_.store().space().CheckRoomFor(0));
   const absl::Status whole = CheckFiles(database_, import);
   is_rejected = absl::IsDataLoss(whole);
   return whole;
@@ -364,9 +362,9 @@ absl::Status ReadyImports::RemoveTable(const std::string& table) {
 
 // NOT_FOUND for a table or model that the store does not have.
 absl::Status NoSuchName(Database& database, const std::string& name) {
-  if (name.find('/') != std::string::npos) return database.PinTable(name).status();
+  if (name.find('/') != std::string::npos) return database.catalog().PinTable(name).status();
   std::vector<std::string> models;
-  const CatalogContents catalog = database.catalog();
+  const CatalogContents catalog = database.catalog().contents();
   for (const auto& [table, record] : catalog.tables) models.push_back(ModelOf(table));
   return absl::NotFoundError(absl::StrCat("store '", database.path(), "' has no model '", name, "'",
                                           NearestNameHint(name, models)));
@@ -445,7 +443,7 @@ absl::Status DropAfterStaged(Database& database, const std::string& name) {
   MutexLock lock(database.change_mutex());
   ReadyImports ready(database);
   HPS_RETURN_IF_ERROR(ready.Commit());
-  const CatalogContents catalog = database.catalog();
+  const CatalogContents catalog = database.catalog().contents();
   const bool is_model = name.find('/') == std::string::npos;
   const std::string model = is_model ? name : ModelOf(name);
   std::vector<std::string> current = TablesOfModel(catalog, model);
@@ -464,7 +462,7 @@ absl::Status DropAfterStaged(Database& database, const std::string& name) {
   });
   if (!is_model) std::erase_if(current, [&](const std::string& table) { return table != name; });
   // Also gives RemoveTable space to write.
-  const SpaceReserve::Loan room = database.LendRoom();
+  const SpaceReserve::Loan room = database.store().reserve().Lend();
   if (!current.empty()) {
     HPS_RETURN_IF_ERROR(database.DropTables(current));
   } else if (staged.empty()) {

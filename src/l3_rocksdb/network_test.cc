@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/logging.h"
-#include "l3_rocksdb/catalog.h"
+#include "l3_rocksdb/catalog_records.h"
 #include "l3_rocksdb/database.h"
 #include "l3_rocksdb/test_store.h"
 #include "l3_rocksdb/verify/verify.h"
@@ -70,7 +70,7 @@ class NetworkTest : public testing::Test {
   }
   CatalogContents Catalog() const {
     const auto database = Reader();
-    return database == nullptr ? CatalogContents() : database->catalog();
+    return database == nullptr ? CatalogContents() : database->catalog().contents();
   }
   void FlipABitOfTheNetwork() const {
     std::vector<rocksdb::LiveFileMetaData> files;
@@ -177,8 +177,8 @@ TEST_F(NetworkTest, WhatAnEndedImportLeftGoesWhenTheStoreIsOpened) {
   {
     const auto database = Database::Open(Options());
     ASSERT_TRUE(database.ok()) << database.status();
-    Database::NewContents contents;
-    ASSERT_TRUE((*database)->PutNewNetwork("m", Network("second"), contents).ok());
+    NewContents contents;
+    ASSERT_TRUE((*database)->files().CreateNetwork("m", Network("second"), contents).ok());
     EXPECT_EQ(NetworkFamilies().size(), 2U);
     (*database)->db().DestroyColumnFamilyHandle(contents.network_handle);
   }

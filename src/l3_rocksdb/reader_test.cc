@@ -86,7 +86,7 @@ class ReaderTest : public testing::Test {
     const auto database = Database::Open(TestOptions(path()));
     ASSERT_TRUE(database.ok()) << database.status();
     for (const std::string& name : names) {
-      const auto pin = (*database)->PinTable(name);
+      const auto pin = (*database)->catalog().PinTable(name);
       ASSERT_TRUE(pin.ok()) << pin.status();
       rocksdb::CompactRangeOptions options;
       options.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForce;

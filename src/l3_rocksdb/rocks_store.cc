@@ -28,15 +28,15 @@ namespace {
 constexpr size_t kSourcesMin = 64;
 
 // Compared to tell whether two states of a column family differ.
-struct FamilyFiles {
+struct TableFiles {
   uint64_t memory_rows = 0;
   std::map<std::string, rocksdb::SequenceNumber> newest{};  // sequence number per file
 };
 
-FamilyFiles FilesOf(const Database::Pin& pin) {
+TableFiles FilesOf(const FamilyPin& pin) {
   rocksdb::DB& db = pin.database().db();
   rocksdb::ColumnFamilyHandle* const handle = pin.family().handle;
-  FamilyFiles files;
+  TableFiles files;
   db.GetIntProperty(handle, rocksdb::DB::Properties::kNumEntriesActiveMemTable, &files.memory_rows);
   rocksdb::ColumnFamilyMetaData family;
   db.GetColumnFamilyMetaData(handle, &family);
@@ -50,8 +50,7 @@ FamilyFiles FilesOf(const Database::Pin& pin) {
 // True if the only change is that memtables were flushed: all earlier files exist, and no new file
 // holds a sequence number above `seen`. A compaction returns false: it may set sequence numbers of
 // newer rows to zero, and it removes deleted keys without a trace.
-bool OnlyFlushed(const FamilyFiles& before, const FamilyFiles& after,
-                 rocksdb::SequenceNumber seen) {
+bool OnlyFlushed(const TableFiles& before, const TableFiles& after, rocksdb::SequenceNumber seen) {
   if (after.memory_rows > 0) return false;
   size_t known_count = 0;
   for (const auto& [name, newest] : after.newest) {
@@ -65,15 +64,15 @@ bool OnlyFlushed(const FamilyFiles& before, const FamilyFiles& after,
 }
 
 // True if two states of one incarnation have the same rows. False negatives are possible.
-bool SameRows(const Database::Pin& older, const Database::Pin& newer) {
+bool SameRows(const FamilyPin& older, const FamilyPin& newer) {
   // After a merge, the new files may have changes that the older state lacks.
   if (FamilyIdOf(older.family().table) != FamilyIdOf(newer.family().table)) return false;
   if (!newer.family().changed) return true;
   const rocksdb::SequenceNumber seen = older.database().db().GetLatestSequenceNumber();
   // Nothing was written, even if files have changed.
   if (newer.database().db().GetLatestSequenceNumber() == seen) return true;
-  const FamilyFiles before = FilesOf(older);
-  const FamilyFiles after = FilesOf(newer);
+  const TableFiles before = FilesOf(older);
+  const TableFiles after = FilesOf(newer);
   if (before.memory_rows == after.memory_rows && before.newest == after.newest) return true;
   return OnlyFlushed(before, after, seen);
 }
@@ -81,9 +80,9 @@ bool SameRows(const Database::Pin& older, const Database::Pin& newer) {
 // The incarnations of `older` whose rows differ in `newer`.
 std::set<Incarnation> ChangedSince(Database& older, Database& newer) {
   std::set<Incarnation> changed;
-  for (const auto& [name, table] : older.catalog().tables) {
-    const absl::StatusOr<Database::Pin> mine = older.PinTable(name);
-    const absl::StatusOr<Database::Pin> others = newer.PinTable(name);
+  for (const auto& [name, table] : older.catalog().contents().tables) {
+    const absl::StatusOr<FamilyPin> mine = older.catalog().PinTable(name);
+    const absl::StatusOr<FamilyPin> others = newer.catalog().PinTable(name);
     if (!mine.ok() || !others.ok()) continue;
     if (others->family().table.incarnation != table.incarnation) continue;
     if (!SameRows(*mine, *others)) changed.insert(table.incarnation);
@@ -94,7 +93,7 @@ std::set<Incarnation> ChangedSince(Database& older, Database& newer) {
 class RocksStore final : public DurableStore {
  public:
   explicit RocksStore(std::shared_ptr<Database> database) : database_(std::move(database)) {
-    if (const ReaderFileSystem* files = database_->reader_files()) seen_ = files->state();
+    if (const ReaderFileSystem* files = database_->store().reader_files()) seen_ = files->state();
   }
   // Of a server: begins to merge changes. Errors: RESOURCE_EXHAUSTED (no thread).
   absl::Status StartMerging();
@@ -102,7 +101,7 @@ class RocksStore final : public DurableStore {
   absl::StatusOr<std::vector<TableInfo>> Tables() const override;
   absl::StatusOr<std::unique_ptr<DurableTable>> OpenTable(const std::string& name) override;
   absl::StatusOr<std::optional<ModelNetwork>> Network(const std::string& model) const override {
-    return database()->Network(model);
+    return database()->catalog().Network(model);
   }
   absl::StatusOr<std::unique_ptr<BulkImport>> BeginImport(
       std::span<const TableSpec> specs) override;
@@ -110,7 +109,7 @@ class RocksStore final : public DurableStore {
   absl::StatusOr<RefreshResult> Refresh() override;
   std::vector<RejectedImport> TakeRejectedImports(const std::string& model) override;
   absl::StatusOr<uint64_t> Snapshot(const std::string& name) override;
-  absl::Status Sync() override { return database()->Sync(); }
+  absl::Status Sync() override { return database()->writer().Sync(); }
   DurableStatistics Statistics() const override { return database()->Statistics(); }
 
  private:
@@ -121,7 +120,7 @@ class RocksStore final : public DurableStore {
   absl::Status CheckWritable(std::string_view what) const;
   absl::StatusOr<bool> CatchUp() HPS_REQUIRES(refresh_mutex_);
   void MoveSources(const std::set<Incarnation>& changed) HPS_REQUIRES(mutex_);
-  void MoveSource(const Database::Pin& merged);
+  void MoveSource(const FamilyPin& merged);
 
   mutable Mutex mutex_;
   std::shared_ptr<Database> database_ HPS_GUARDED_BY(mutex_);  // replaced when read-only
@@ -136,14 +135,13 @@ class RocksStore final : public DurableStore {
 };
 
 absl::Status RocksStore::StartMerging() {
-  HPS_ASSIGN_OR_RETURN(merger_, ChangeMerger::Start(database(), [this](const Database::Pin& pin) {
-                         MoveSource(pin);
-                       }));
+  HPS_ASSIGN_OR_RETURN(
+      merger_, ChangeMerger::Start(database(), [this](const FamilyPin& pin) { MoveSource(pin); }));
   return absl::OkStatus();
 }
 
 // The table has new page files, with the same rows.
-void RocksStore::MoveSource(const Database::Pin& merged) {
+void RocksStore::MoveSource(const FamilyPin& merged) {
   std::shared_ptr<StoreTableSource> source;
   {
     MutexLock lock(mutex_);
@@ -162,10 +160,10 @@ absl::Status RocksStore::CheckWritable(std::string_view what) const {
 
 absl::StatusOr<std::vector<TableInfo>> RocksStore::Tables() const {
   const std::shared_ptr<Database> current = database();
-  const CatalogContents catalog = current->catalog();
+  const CatalogContents catalog = current->catalog().contents();
   std::vector<TableInfo> infos;
   for (const TableRecord* table : catalog.InOrder()) {
-    absl::StatusOr<Database::Pin> pin = current->PinTable(table->spec.name);
+    absl::StatusOr<FamilyPin> pin = current->catalog().PinTable(table->spec.name);
     if (absl::IsNotFound(pin.status())) continue;  // dropped meanwhile
     HPS_RETURN_IF_ERROR(pin.status());
     infos.push_back(InfoOf(*current, pin->family()));
@@ -181,7 +179,7 @@ absl::StatusOr<std::vector<TableInfo>> RocksStore::Tables() const {
 
 absl::StatusOr<std::unique_ptr<DurableTable>> RocksStore::OpenTable(const std::string& name) {
   MutexLock lock(mutex_);
-  HPS_ASSIGN_OR_RETURN(Database::Pin pin, database_->PinTable(name));
+  HPS_ASSIGN_OR_RETURN(FamilyPin pin, database_->catalog().PinTable(name));
   if (sources_.size() > sources_max_) {
     std::erase_if(sources_, [](const auto& source) { return source.second.expired(); });
     sources_max_ = 2 * sources_.size() + kSourcesMin;
@@ -199,7 +197,7 @@ absl::StatusOr<std::unique_ptr<BulkImport>> RocksStore::BeginImport(
     std::span<const TableSpec> specs) {
   HPS_RETURN_IF_ERROR(CheckWritable("an import"));
   const std::shared_ptr<Database> current = database();
-  return BeginStoreImport(current, current->options(), specs);
+  return BeginStoreImport(current, current->store().options(), specs);
 }
 
 absl::Status RocksStore::Drop(const std::string& name) {
@@ -235,12 +233,14 @@ absl::StatusOr<uint64_t> RocksStore::Snapshot(const std::string& name) {
 // are the same there, and otherwise keep the old one.
 absl::StatusOr<bool> RocksStore::CatchUp() {
   const std::shared_ptr<Database> current = database();
-  HPS_ASSIGN_OR_RETURN(const ReaderFileSystem::State now, current->reader_files()->StateNow());
+  HPS_ASSIGN_OR_RETURN(const ReaderFileSystem::State now,
+                       current->store().reader_files()->StateNow());
   if (now == seen_) return false;
   HPS_ASSIGN_OR_RETURN(std::shared_ptr<Database> reopened, Database::Reopen(*current));
-  seen_ = reopened->reader_files()->state();
+  seen_ = reopened->store().reader_files()->state();
   const std::set<Incarnation> changed = ChangedSince(*current, *reopened);
-  const bool same = changed.empty() && reopened->catalog().SameTables(current->catalog());
+  const bool same =
+      changed.empty() && reopened->catalog().contents().SameTables(current->catalog().contents());
   // Done even if all rows are the same: the writer may have replaced the files of the old state.
   MutexLock lock(mutex_);
   database_ = std::move(reopened);
@@ -250,7 +250,7 @@ absl::StatusOr<bool> RocksStore::CatchUp() {
 
 void RocksStore::MoveSources(const std::set<Incarnation>& changed) {
   std::map<Incarnation, std::string> names;
-  const CatalogContents catalog = database_->catalog();
+  const CatalogContents catalog = database_->catalog().contents();
   for (const auto& [name, table] : catalog.tables) names[table.incarnation] = name;
   std::map<Incarnation, std::weak_ptr<StoreTableSource>> kept;
   for (const auto& [incarnation, known] : sources_) {
@@ -258,8 +258,8 @@ void RocksStore::MoveSources(const std::set<Incarnation>& changed) {
     if (source == nullptr) continue;
     const auto name = names.find(incarnation);
     const bool stays = name != names.end() && !changed.contains(incarnation);
-    absl::StatusOr<Database::Pin> pin;
-    if (stays) pin = database_->PinTable(name->second);
+    absl::StatusOr<FamilyPin> pin;
+    if (stays) pin = database_->catalog().PinTable(name->second);
     if (!stays || !pin.ok()) {
       source->MarkOutdated();
       continue;

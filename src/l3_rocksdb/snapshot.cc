@@ -46,7 +46,7 @@ absl::Status TakeFile(rocksdb::Env* env, const rocksdb::LiveFileStorageInfo& fil
 // The page files of all tables. Tables do not change meanwhile: the caller holds change_mutex().
 absl::StatusOr<uint64_t> LinkPages(Database& database, const std::string& directory) {
   uint64_t bytes = 0;
-  const CatalogContents catalog = database.catalog();
+  const CatalogContents catalog = database.catalog().contents();
   for (const auto& [name, table] : catalog.tables) {
     std::vector<std::string> files;
     for (size_t i = 0; i < table.page_files.size(); ++i) {
@@ -62,14 +62,14 @@ absl::StatusOr<uint64_t> LinkPages(Database& database, const std::string& direct
 absl::StatusOr<uint64_t> Fill(Database& database, const std::string& directory) {
   rocksdb::Env* const env = database.env();
   std::vector<rocksdb::LiveFileStorageInfo> files;
-  HPS_RETURN_IF_ERROR(database.ListLiveFiles(&files));
+  HPS_RETURN_IF_ERROR(database.writer().ListLiveFiles(&files));
   uint64_t bytes = 0;
   uint64_t copied_bytes = 0;
   for (const rocksdb::LiveFileStorageInfo& file : files) {
     bytes += file.size;
     if (file.trim_to_size) copied_bytes += file.size;
   }
-  HPS_RETURN_IF_ERROR(database.CheckRoomFor(copied_bytes));
+  HPS_RETURN_IF_ERROR(database.store().space().CheckRoomFor(copied_bytes));
   for (const rocksdb::LiveFileStorageInfo& file : files)
     HPS_RETURN_IF_ERROR(TakeFile(env, file, directory));
   HPS_ASSIGN_OR_RETURN(const uint64_t page_bytes, LinkPages(database, directory));
@@ -90,7 +90,7 @@ absl::StatusOr<uint64_t> MakeSnapshot(Database& database, const std::string& nam
     return Public(absl::AlreadyExistsError(absl::StrCat("there is a snapshot '", name, "'")));
   HPS_RETURN_IF_ERROR(RemoveUnfinishedSnapshots(env, database.path()));
   HPS_RETURN_IF_ERROR(MakeDirectories(env, unfinished));
-  HPS_RETURN_IF_ERROR(database.Sync());
+  HPS_RETURN_IF_ERROR(database.writer().Sync());
   const std::string what = absl::StrCat("store '", database.path(), "': a snapshot");
   HPS_RETURN_IF_ERROR(FromRocksStatus(database.db().DisableFileDeletions(), what));
   absl::StatusOr<uint64_t> bytes = 0;

@@ -43,8 +43,7 @@ void ReportLostPages(const Family& family, const FetchCounts& found) {
 // One call of FetchRows.
 class Fetcher {
  public:
-  Fetcher(const Database::Pin& pin, const FetchBatch& batch, Deadline deadline,
-          FetchScratch& scratch)
+  Fetcher(const FamilyPin& pin, const FetchBatch& batch, Deadline deadline, FetchScratch& scratch)
       : database_(pin.database()),
         family_(pin.family()),
         row_bytes_(family_.table.spec.row_bytes()),
@@ -270,7 +269,7 @@ void Fetcher::TakeRow(size_t position, std::string_view value) {
 
 }  // namespace
 
-absl::StatusOr<FetchCounts> FetchRows(const Database::Pin& pin, const FetchBatch& batch,
+absl::StatusOr<FetchCounts> FetchRows(const FamilyPin& pin, const FetchBatch& batch,
                                       Deadline deadline) {
   const Family& family = pin.family();
   // A merge removes the records of deletions.

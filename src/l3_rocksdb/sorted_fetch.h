@@ -10,7 +10,7 @@
 namespace hps {
 
 // See DurableTable::Fetch. Bound: RocksDB's sorted MultiGet plus copying the rows.
-absl::StatusOr<FetchCounts> FetchRows(const Database::Pin& pin, const FetchBatch& batch,
+absl::StatusOr<FetchCounts> FetchRows(const FamilyPin& pin, const FetchBatch& batch,
                                       Deadline deadline);
 
 }  // namespace hps

@@ -15,7 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/public_message.h"
-#include "l3_rocksdb/catalog.h"
+#include "l3_rocksdb/catalog_records.h"
 #include "l3_rocksdb/files/owner_lock.h"
 #include "l3_rocksdb/import_commit.h"
 #include "l3_rocksdb/status.h"

@@ -92,7 +92,8 @@ absl::Status StoreTarget::Begin(std::span<const TableSpec> specs) {
   HPS_RETURN_IF_ERROR(CheckSpecs(specs));
   {
     HPS_ASSIGN_OR_RETURN(const std::shared_ptr<Database> readable, Readable());
-    if (readable != nullptr) HPS_RETURN_IF_ERROR(CheckShapes(readable->catalog(), specs));
+    if (readable != nullptr)
+      HPS_RETURN_IF_ERROR(CheckShapes(readable->catalog().contents(), specs));
   }
   HPS_ASSIGN_OR_RETURN(directory_, MakeStagingDirectory(EnvOf(options_), store()));
   return space_.CheckRoomFor(0);

@@ -22,8 +22,8 @@ constexpr size_t kBatchEntryBytes = 32;
 
 }  // namespace
 
-void StoreTableSource::MoveTo(Database::Pin newer) {
-  auto pin = std::make_shared<const Database::Pin>(std::move(newer));
+void StoreTableSource::MoveTo(FamilyPin newer) {
+  auto pin = std::make_shared<const FamilyPin>(std::move(newer));
   MutexLock lock(mutex_);
   std::swap(pin_, pin);
 }
@@ -37,7 +37,7 @@ absl::StatusOr<FetchCounts> RocksTable::Fetch(const FetchBatch& batch, Deadline 
   return FetchRows(*source_->pin(), batch, deadline);
 }
 
-absl::Status RocksTable::CheckWrite(const Database::Pin& pin, const DurableWrite& write) const {
+absl::Status RocksTable::CheckWrite(const FamilyPin& pin, const DurableWrite& write) const {
   const RowBatch& upserts = write.upserts;
   HPS_CHECK(upserts.absent.empty());
   HPS_CHECK(upserts.keys.empty() || upserts.rows.row_bytes == spec().row_bytes());
@@ -63,18 +63,18 @@ absl::Status RocksTable::CheckWrite(const Database::Pin& pin, const DurableWrite
 
 absl::Status RocksTable::Write(const DurableWrite& write) {
   for (;;) {
-    const std::shared_ptr<const Database::Pin> pin = source_->pin();
+    const std::shared_ptr<const FamilyPin> pin = source_->pin();
     MutexLock lock(pin->family().write_mutex);
     // A merge that switches holds the lock until the source has moved.
-    if (!pin->family().merged) return WriteTo(*pin, write);
+    if (!pin->family().merge.is_done) return WriteTo(*pin, write);
   }
 }
 
-absl::Status RocksTable::WriteTo(const Database::Pin& pin, const DurableWrite& write) const {
+absl::Status RocksTable::WriteTo(const FamilyPin& pin, const DurableWrite& write) const {
   HPS_RETURN_IF_ERROR(CheckWrite(pin, write));
   Family& family = pin.family();
   // A merge that runs: its family gets all changes since its beginning.
-  Family* const successor = family.successor;
+  Family* const successor = family.merge.successor;
   const size_t copies = successor == nullptr ? 1 : 2;
   const size_t entry_bytes = copies * (spec_.row_bytes() + kRowTailBytes + kBatchEntryBytes);
   rocksdb::WriteBatch batch;
@@ -99,11 +99,11 @@ absl::Status RocksTable::WriteTo(const Database::Pin& pin, const DurableWrite& w
   }
   HPS_FAULT_POINT("l3.write.before_commit");
   const bool has_stream_state = write.records_lost != 0 || !write.unordered_hashes.empty();
-  HPS_RETURN_IF_ERROR(has_stream_state ? pin.database().WriteWithStreamState(
+  HPS_RETURN_IF_ERROR(has_stream_state ? pin.database().catalog().WriteWithStreamState(
                                              spec_.name, incarnation(), write, batch)
-                                       : pin.database().Write(batch, false));
+                                       : pin.database().writer().Write(batch, false));
   if (rows_change) family.changed = true;
-  pin.database().NoteChanges(family);
+  pin.database().merge_queue().NoteChanges(family);
   HPS_FAULT_POINT("l3.write.after_commit");
   return absl::OkStatus();
 }
@@ -153,7 +153,7 @@ absl::StatusOr<std::vector<StreamPosition>> RocksTable::Positions() const {
 }
 
 std::vector<uint16_t> RocksTable::UnorderedHashes() const {
-  return source_->pin()->database().UnorderedHashes(spec_.name, incarnation_);
+  return source_->pin()->database().catalog().UnorderedHashes(spec_.name, incarnation_);
 }
 
 absl::StatusOr<std::unique_ptr<RowCursor>> RocksTable::Scan() const {
@@ -161,13 +161,13 @@ absl::StatusOr<std::unique_ptr<RowCursor>> RocksTable::Scan() const {
 }
 
 TableInfo RocksTable::Info() const {
-  const std::shared_ptr<const Database::Pin> pin = source_->pin();
+  const std::shared_ptr<const FamilyPin> pin = source_->pin();
   return InfoOf(pin->database(), pin->family());
 }
 
 bool RocksTable::IsCurrent() const {
-  const std::shared_ptr<const Database::Pin> pin = source_->pin();
-  return (pin->family().current || pin->family().merged) && !source_->outdated();
+  const std::shared_ptr<const FamilyPin> pin = source_->pin();
+  return (pin->family().current || pin->family().merge.is_done) && !source_->outdated();
 }
 
 TableInfo InfoOf(Database& database, const Family& family) {
@@ -176,7 +176,7 @@ TableInfo InfoOf(Database& database, const Family& family) {
   info.incarnation = family.table.incarnation;
   info.row_count = family.table.row_count;
   info.import_id = family.table.import_id;
-  info.update_records_lost = database.RecordsLost(info.spec.name, info.incarnation);
+  info.update_records_lost = database.catalog().RecordsLost(info.spec.name, info.incarnation);
   if (family.changed) {
     uint64_t estimate = 0;
     if (database.db().GetIntProperty(family.handle, rocksdb::DB::Properties::kEstimateNumKeys,

@@ -20,27 +20,27 @@ namespace hps {
 // Thread-safe.
 class StoreTableSource {
  public:
-  explicit StoreTableSource(Database::Pin pin)
-      : pin_(std::make_shared<const Database::Pin>(std::move(pin))) {}
+  explicit StoreTableSource(FamilyPin pin)
+      : pin_(std::make_shared<const FamilyPin>(std::move(pin))) {}
 
   // Calls that use the older pin keep it until they end. REQUIRES: `newer` has the same
   // incarnation, with the same rows.
-  void MoveTo(Database::Pin newer);
+  void MoveTo(FamilyPin newer);
   // Call this if a newer state has other rows, or none.
   void MarkOutdated() { outdated_ = true; }
   bool outdated() const { return outdated_; }
 
   // The pin lives as long as the caller holds the pointer.
-  std::shared_ptr<const Database::Pin> pin() const {
+  std::shared_ptr<const FamilyPin> pin() const {
     MutexLock lock(mutex_);
     return pin_;
   }
-  Database::Pin Share() const { return pin()->Share(); }
+  FamilyPin Share() const { return pin()->Share(); }
 
  private:
   std::atomic<bool> outdated_{false};
   mutable Mutex mutex_;
-  std::shared_ptr<const Database::Pin> pin_ HPS_GUARDED_BY(mutex_);
+  std::shared_ptr<const FamilyPin> pin_ HPS_GUARDED_BY(mutex_);
 };
 
 class RocksTable final : public DurableTable {
@@ -58,8 +58,8 @@ class RocksTable final : public DurableTable {
   bool IsCurrent() const override;
 
  private:
-  absl::Status CheckWrite(const Database::Pin& pin, const DurableWrite& write) const;
-  absl::Status WriteTo(const Database::Pin& pin, const DurableWrite& write) const;
+  absl::Status CheckWrite(const FamilyPin& pin, const DurableWrite& write) const;
+  absl::Status WriteTo(const FamilyPin& pin, const DurableWrite& write) const;
   void PutRows(const Family& family, const DurableWrite& write, rocksdb::WriteBatch& batch) const;
   void PutRecords(const Family& family, const DurableWrite& write,
                   rocksdb::WriteBatch& batch) const;

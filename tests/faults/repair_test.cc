@@ -51,7 +51,7 @@ class RepairTest : public FailingDiskTest {
       std::vector<rocksdb::LiveFileMetaData> live;
       (*database)->db().GetLiveFilesMetaData(&live);
       for (const auto& file : live) files[file.column_family_name] = file.relative_filename;
-      const CatalogContents catalog = (*database)->catalog();
+      const CatalogContents catalog = (*database)->catalog().contents();
       changes_ = files[FamilyName(catalog.tables.at("m/a").incarnation)];
       network_ = files[NetworkFamilyName(catalog.networks.at("n").id)];
     }

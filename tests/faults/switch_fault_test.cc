@@ -203,7 +203,7 @@ class FullDiskDropTest : public FailingDiskTest {
     EXPECT_TRUE(database.ok()) << database.status();
     Rows rows;
     if (!database.ok()) return rows;
-    const TableRecord table = (*database)->catalog().tables.at(name);
+    const TableRecord table = (*database)->catalog().contents().tables.at(name);
     rows.family = FamilyName(table.incarnation);
     std::vector<rocksdb::LiveFileMetaData> all;
     (*database)->db().GetLiveFilesMetaData(&all);

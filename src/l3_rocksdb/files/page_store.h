@@ -18,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "hps/types.h"
 #include "l3_pages/page_table.h"
-#include "l3_rocksdb/catalog.h"
+#include "l3_rocksdb/catalog_records.h"
 
 namespace hps {
 

@@ -171,7 +171,7 @@ TEST_F(PageStoreTest, ADamagedStoreKeepsUnknownTables) {
   {
     const auto database = *Database::Open(options_);
     MutexLock lock(database->change_mutex());
-    const auto families = *database->CreateFamilies({{.incarnation = 7}});
+    const auto families = *database->files().Create({{.incarnation = 7}});
     database->db().DestroyColumnFamilyHandle(families.at(0)).PermitUncheckedError();
   }
   directory_.Write("store/pages/0000000000007-0", "of a table that the catalog lacks");

@@ -17,7 +17,7 @@
 
 #include "base/logging.h"
 #include "base/public_message.h"
-#include "l3_rocksdb/catalog.h"
+#include "l3_rocksdb/catalog_records.h"
 #include "l3_rocksdb/database.h"
 #include "l3_rocksdb/import_commit.h"
 #include "l3_rocksdb/store_import.h"
@@ -439,7 +439,7 @@ TEST_F(StagingTest, ADamagedStoreRejectsNoStagedImport) {
   rocksdb::WriteBatch batch;
   PutUsed(batch, 1);
   PutUsed(batch, (Incarnation{1} << 52) - 1);
-  ASSERT_TRUE((*database)->Write(batch, true).ok());
+  ASSERT_TRUE((*database)->writer().Write(batch, true).ok());
   const auto imported = Fill(BeginStoreImport(*database, server, Specs({"a"})), 1, 10);
   ASSERT_TRUE(imported.ok()) << imported.status();
   Stage({"a"}, 20);

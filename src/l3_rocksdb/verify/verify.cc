@@ -62,8 +62,8 @@ class Verifier {
                                 Incarnation id);
   absl::Status CheckNetworks(Database& database);
   absl::Status CheckTable(Database& database, const std::string& name);
-  absl::Status CheckPageFiles(const Database::Pin& pin);
-  absl::Status CheckChanges(const Database::Pin& pin);
+  absl::Status CheckPageFiles(const FamilyPin& pin);
+  absl::Status CheckChanges(const FamilyPin& pin);
   absl::Status FailedRead(const rocksdb::Status& status, const std::string& file) const {
     return FromRocksStatus(status, absl::StrCat("reading '", path(), "/", file, "'"));
   }
@@ -81,7 +81,7 @@ class Verifier {
 // and remove from them.
 class ChangeCheck {
  public:
-  ChangeCheck(Verifier& verifier, const Database::Pin& pin)
+  ChangeCheck(Verifier& verifier, const FamilyPin& pin)
       : verifier_(verifier), pin_(pin), name_(pin.family().table.spec.name) {}
 
   // Reads all changes in the order of their keys. Repeats a failed read once, because the reason
@@ -101,7 +101,7 @@ class ChangeCheck {
   uint64_t RecordCount() const;
 
   Verifier& verifier_;
-  const Database::Pin& pin_;
+  const FamilyPin& pin_;
   const std::string& name_;
   std::string last_key_{};  // of those that were read, as RocksDB has it
   uint64_t read_count_ = 0;
@@ -309,9 +309,9 @@ absl::Status Verifier::CheckNetworkFile(const rocksdb::LiveFileMetaData& file,
 }
 
 absl::Status Verifier::CheckNetworks(Database& database) {
-  const CatalogContents catalog = database.catalog();
+  const CatalogContents catalog = database.catalog().contents();
   for (const auto& [model, record] : catalog.networks) {
-    const absl::Status read = database.Network(model).status();
+    const absl::Status read = database.catalog().Network(model).status();
     if (read.ok()) continue;
     if (!absl::IsDataLoss(read)) return read;
     damaged_networks_[model] = record.id;
@@ -338,7 +338,7 @@ absl::Status Verifier::CheckNamesAllFiles(const std::vector<rocksdb::LiveFileMet
 }
 
 absl::Status Verifier::CheckTableFiles(Database& database) {
-  const CatalogContents catalog = database.catalog();
+  const CatalogContents catalog = database.catalog().contents();
   std::map<std::string, std::string> tables;  // by column family
   for (const auto& [name, table] : catalog.tables) tables[FamilyName(FamilyIdOf(table))] = name;
   std::map<std::string, std::string> models;  // likewise, of networks
@@ -365,7 +365,7 @@ absl::Status Verifier::CheckTableFiles(Database& database) {
   return absl::OkStatus();
 }
 
-absl::Status Verifier::CheckPageFiles(const Database::Pin& pin) {
+absl::Status Verifier::CheckPageFiles(const FamilyPin& pin) {
   const PageTable& table = *pin.family().pages->table;
   const std::string& name = pin.family().table.spec.name;
   HPS_ASSIGN_OR_RETURN(const std::vector<PageKeyRange> lost, table.FindDamage());
@@ -385,7 +385,7 @@ absl::Status Verifier::CheckPageFiles(const Database::Pin& pin) {
   return absl::OkStatus();
 }
 
-absl::Status Verifier::CheckChanges(const Database::Pin& pin) {
+absl::Status Verifier::CheckChanges(const FamilyPin& pin) {
   ChangeCheck check(*this, pin);
   HPS_RETURN_IF_ERROR(check.Run());
   report_.rows_lost += check.lost_count();
@@ -394,7 +394,7 @@ absl::Status Verifier::CheckChanges(const Database::Pin& pin) {
 }
 
 absl::Status Verifier::CheckTable(Database& database, const std::string& name) {
-  const absl::StatusOr<Database::Pin> pin = database.PinTable(name);
+  const absl::StatusOr<FamilyPin> pin = database.catalog().PinTable(name);
   if (!pin.ok()) {
     if (!absl::IsDataLoss(pin.status())) return pin.status();
     Add({name, "", std::nullopt, std::string(pin.status().message())});
@@ -420,7 +420,7 @@ absl::Status Verifier::Run() {
     HPS_RETURN_IF_ERROR(database.status());
   }
   HPS_RETURN_IF_ERROR(CheckTableFiles(**database));
-  const CatalogContents catalog = (*database)->catalog();
+  const CatalogContents catalog = (*database)->catalog().contents();
   uint64_t total = 0;
   for (const TableRecord* table : catalog.InOrder()) total += table->row_count;
   ProgressReporter progress(progress_, total);
@@ -448,7 +448,7 @@ absl::StatusOr<std::vector<std::string>> Repair(
   writer.mode = OpenMode::kReadWrite;
   HPS_ASSIGN_OR_RETURN(const std::shared_ptr<Database> database, Database::OpenDamaged(writer));
   MutexLock lock(database->change_mutex());
-  const CatalogContents catalog = database->catalog();
+  const CatalogContents catalog = database->catalog().contents();
   std::vector<std::string> removed;
   for (const auto& [model, id] : networks) {
     // Another process may have imported or dropped the model since it was read.
