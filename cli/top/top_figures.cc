@@ -123,11 +123,11 @@ void FillServer(const Pair& pair, TopFigures* figures) {
   figures->state = server.at("state").get<std::string>();
   figures->uptime_seconds =
       (pair.now.at("unix_ms").get<double>() - server.at("start_unix_ms").get<double>()) * 1e-3;
-  figures->http_per_second = pair.Rate(Json::json_pointer("/server/requests/http"));
-  figures->grpc_per_second = pair.Rate(Json::json_pointer("/server/requests/grpc"));
-  figures->refused_per_second = pair.SumRate(Json::json_pointer("/server/refused"));
-  figures->late_per_second = pair.SumRate(Json::json_pointer("/server/deadlines_exceeded"));
-  figures->bad_per_second = pair.SumRate(Json::json_pointer("/server/bad_requests"));
+  figures->rates.http = pair.Rate(Json::json_pointer("/server/requests/http"));
+  figures->rates.grpc = pair.Rate(Json::json_pointer("/server/requests/grpc"));
+  figures->rates.refused = pair.SumRate(Json::json_pointer("/server/refused"));
+  figures->rates.late = pair.SumRate(Json::json_pointer("/server/deadlines_exceeded"));
+  figures->rates.bad = pair.SumRate(Json::json_pointer("/server/bad_requests"));
   figures->cpu_cores = pair.Rate(Json::json_pointer("/process/cpu_seconds"));
   figures->resident_bytes = pair.now.at("process").at("resident_bytes").get<uint64_t>();
   figures->connections_http = server.at("connections_http").get<uint64_t>();
@@ -170,7 +170,7 @@ void FillTables(const Pair& pair, TopFigures* figures) {
     top.shares = keys.shares();
     all.Add(keys);
   }
-  figures->keys_per_second = all.total() / pair.seconds;
+  figures->rates.keys = all.total() / pair.seconds;
   figures->shares = all.shares();
   std::stable_sort(
       figures->tables.begin(), figures->tables.end(),

@@ -73,16 +73,21 @@ struct TopStream {
   std::optional<double> l3_freshness_p99_seconds{};  // publishing to level 3
 };
 
+// Each a second.
+struct TopRates {
+  double http = 0;
+  double grpc = 0;
+  double keys = 0;
+  double refused = 0;
+  double late = 0;
+  double bad = 0;
+};
+
 struct TopFigures {
   std::string version;
   std::string state;
   double uptime_seconds = 0;
-  double http_per_second = 0;
-  double grpc_per_second = 0;
-  double keys_per_second = 0;
-  double refused_per_second = 0;
-  double late_per_second = 0;
-  double bad_per_second = 0;
+  TopRates rates;
   double cpu_cores = 0;
   uint64_t resident_bytes = 0;
   uint64_t connections_http = 0;

@@ -62,11 +62,11 @@ TEST(TopFiguresTest, SumsBecomeRates) {
   const TopFigures figures = Figures();
   EXPECT_EQ(figures.state, "ready");
   EXPECT_DOUBLE_EQ(figures.uptime_seconds, 8);
-  EXPECT_DOUBLE_EQ(figures.http_per_second, 100);
-  EXPECT_DOUBLE_EQ(figures.grpc_per_second, 2);
-  EXPECT_DOUBLE_EQ(figures.refused_per_second, 3);
+  EXPECT_DOUBLE_EQ(figures.rates.http, 100);
+  EXPECT_DOUBLE_EQ(figures.rates.grpc, 2);
+  EXPECT_DOUBLE_EQ(figures.rates.refused, 3);
   EXPECT_DOUBLE_EQ(figures.cpu_cores, 1.5);
-  EXPECT_DOUBLE_EQ(figures.keys_per_second, 65);
+  EXPECT_DOUBLE_EQ(figures.rates.keys, 65);
   ASSERT_EQ(figures.models.size(), 1u);
   EXPECT_DOUBLE_EQ(figures.models[0].requests_per_second, 50);
   EXPECT_EQ(figures.models[0].queue_depth, 4u);

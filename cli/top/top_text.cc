@@ -73,10 +73,10 @@ std::vector<std::string> HeadLines(const TopFigures& figures) {
                        Fixed(figures.cpu_cores, 2), " cores  ", figures.connections_http,
                        " HTTP connections"),
           "",
-          absl::StrCat("requests     HTTP ", rate(figures.http_per_second), "   gRPC ",
-                       rate(figures.grpc_per_second), "   keys ", rate(figures.keys_per_second),
-                       "   refused ", rate(figures.refused_per_second), "   late ",
-                       rate(figures.late_per_second), "   wrong ", rate(figures.bad_per_second)),
+          absl::StrCat("requests     HTTP ", rate(figures.rates.http), "   gRPC ",
+                       rate(figures.rates.grpc), "   keys ", rate(figures.rates.keys),
+                       "   refused ", rate(figures.rates.refused), "   late ",
+                       rate(figures.rates.late), "   wrong ", rate(figures.rates.bad)),
           absl::StrCat("latency      p50 ", Seconds(figures.latency.p50), "   p95 ",
                        Seconds(figures.latency.p95), "   p99 ", Seconds(figures.latency.p99)),
           ShareLine(figures.shares)};
@@ -240,12 +240,12 @@ void WriteTopJson(const TopFigures& figures, JsonWriter& json) {
   json.BeginObject().Member("state", std::string_view(figures.state));
   json.Member("version", std::string_view(figures.version));
   json.Member("uptime_seconds", figures.uptime_seconds);
-  json.Member("http_per_second", figures.http_per_second);
-  json.Member("grpc_per_second", figures.grpc_per_second);
-  json.Member("keys_per_second", figures.keys_per_second);
-  json.Member("refused_per_second", figures.refused_per_second);
-  json.Member("late_per_second", figures.late_per_second);
-  json.Member("wrong_per_second", figures.bad_per_second);
+  json.Member("http_per_second", figures.rates.http);
+  json.Member("grpc_per_second", figures.rates.grpc);
+  json.Member("keys_per_second", figures.rates.keys);
+  json.Member("refused_per_second", figures.rates.refused);
+  json.Member("late_per_second", figures.rates.late);
+  json.Member("wrong_per_second", figures.rates.bad);
   json.Member("cpu_cores", figures.cpu_cores);
   json.Member("resident_bytes", figures.resident_bytes);
   json.Member("connections_http", figures.connections_http);

@@ -29,23 +29,23 @@ ForkJoinTeam::ForkJoinTeam(ForkJoinPool& pool)
 void ForkJoinTeam::Call(size_t helper_count) {
   if (helper_count == 0) return;
   called_.store(true, std::memory_order_seq_cst);
-  wanted_count_.store(std::min(helper_count, helpers_max_), std::memory_order_relaxed);
-  next_helper_.store(0, std::memory_order_seq_cst);
+  wanted_.count.store(std::min(helper_count, helpers_max_), std::memory_order_relaxed);
+  wanted_.next.store(0, std::memory_order_seq_cst);
   Wake(kWokenByEach);
 }
 
 void ForkJoinTeam::Wake(size_t helper_count) {
   while (helper_count > 0 && called_.load(std::memory_order_relaxed)) {
-    const size_t next = next_helper_.fetch_add(1, std::memory_order_relaxed);
-    if (next >= wanted_count_.load(std::memory_order_relaxed)) return;
+    const size_t next = wanted_.next.fetch_add(1, std::memory_order_relaxed);
+    if (next >= wanted_.count.load(std::memory_order_relaxed)) return;
     Helper& helper = helpers_[next];
     if (helper.busy.load(std::memory_order_relaxed) ||
         helper.busy.exchange(true, std::memory_order_acquire)) {
       continue;
     }
-    queued_count_.fetch_add(1, std::memory_order_relaxed);
+    wanted_.queued_count.fetch_add(1, std::memory_order_relaxed);
     if (!pool_.options_.executor->Post(&helper).ok()) {
-      queued_count_.fetch_sub(1, std::memory_order_relaxed);
+      wanted_.queued_count.fetch_sub(1, std::memory_order_relaxed);
       helper.busy.store(false, std::memory_order_release);
       return;  // the workers have more to do than they can
     }
@@ -96,7 +96,7 @@ void ForkJoinTeam::Close() {
 }
 
 void ForkJoinTeam::Helper::Run() {
-  team->queued_count_.fetch_sub(1, std::memory_order_relaxed);
+  team->wanted_.queued_count.fetch_sub(1, std::memory_order_relaxed);
   team->Wake(kWokenByEach);
   team->Help();
   busy.store(false, std::memory_order_release);
@@ -108,7 +108,8 @@ void ForkJoinTeam::Help() {
 }
 
 bool ForkJoinTeam::IsKeepingOthersWaiting() const {
-  return pool_.options_.executor->queued_count() > queued_count_.load(std::memory_order_relaxed);
+  return pool_.options_.executor->queued_count() >
+         wanted_.queued_count.load(std::memory_order_relaxed);
 }
 
 bool ForkJoinTeam::AwaitWork() {

@@ -101,10 +101,12 @@ class ForkJoinTeam {
   std::atomic<bool> lingers_{false};  // helpers stay when the work is closed
   alignas(64) std::atomic<size_t> inside_count_{0};
   std::atomic<bool> closing_{false};
-  std::atomic<size_t> wanted_count_{0};  // helpers that Call asked for
-  std::atomic<size_t> next_helper_{0};   // the first of them that is not posted yet
-  std::atomic<size_t> queued_count_{0};  // helpers that wait for a thread
-  TimePoint closed_at_{};                // for the caller
+  struct {
+    std::atomic<size_t> count{0};         // helpers that Call asked for
+    std::atomic<size_t> next{0};          // the first of them that is not posted yet
+    std::atomic<size_t> queued_count{0};  // those that wait for a thread
+  } wanted_;
+  TimePoint closed_at_{};  // for the caller
   Mutex mutex_;
   CondVar left_;
 };

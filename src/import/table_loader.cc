@@ -252,8 +252,8 @@ absl::Status TableLoader::ReadRows(uint64_t begin, std::span<std::byte> rows) {
                        : CountElements(shape.dtype, piece);
     done += count;
   }
-  non_finite_.fetch_add(counts.non_finite, std::memory_order_relaxed);
-  overflowed_.fetch_add(counts.overflowed, std::memory_order_relaxed);
+  elements_.non_finite.fetch_add(counts.non_finite, std::memory_order_relaxed);
+  elements_.overflowed.fetch_add(counts.overflowed, std::memory_order_relaxed);
   return absl::OkStatus();
 }
 

@@ -62,7 +62,7 @@ class TableLoader {
   absl::Status Load();
 
   ElementCounts element_counts() const {
-    return {.non_finite = non_finite_, .overflowed = overflowed_};
+    return {.non_finite = elements_.non_finite, .overflowed = elements_.overflowed};
   }
   uint64_t spilled_run_count() const { return spilled_run_count_; }
   uint64_t merge_pass_count() const { return merge_pass_count_; }
@@ -110,8 +110,10 @@ class TableLoader {
   std::vector<File> spill_;      // empty if all rows fit in memory
   std::vector<SortedRun> runs_;  // after sorting: ordered by first position
   std::atomic<uint64_t> rows_done_ = 0;
-  std::atomic<uint64_t> non_finite_ = 0;
-  std::atomic<uint64_t> overflowed_ = 0;
+  struct {
+    std::atomic<uint64_t> non_finite = 0;
+    std::atomic<uint64_t> overflowed = 0;
+  } elements_;
   uint64_t spilled_run_count_ = 0;
   uint64_t merge_pass_count_ = 0;
 };

@@ -107,8 +107,8 @@ MemoryTable::MemoryTable(const TableLayout& layout, uint64_t bytes_max, Parts pa
       bytes_max_(bytes_max),
       pages_(std::move(parts.pages)),
       block_(std::move(block)),
-      pinner_(IsReadInUnits(layout.shape) ? parts.pinner : nullptr),
-      region_{.memory = block_->bytes()},
+      pinning_{.pinner = IsReadInUnits(layout.shape) ? parts.pinner : nullptr,
+               .region = {.memory = block_->bytes()}},
       direct_rows_(MakeDirectRows()),
       fence_(layout.rows_max()),
       domain_(kFetchesPerTableMax),
@@ -141,7 +141,7 @@ MemoryTable::MemoryTable(const TableLayout& layout, uint64_t bytes_max, Parts pa
 }
 
 MemoryTable::~MemoryTable() {
-  if (!pins_.load() || pinner_->Unpin(region_)) return;
+  if (!pinning_.begun.load() || pinning_.pinner->Unpin(pinning_.region)) return;
   LogWarning(absl::StrCat("level 2: ", block_->bytes().size(),
                           " bytes stay allocated, because a device that hangs may read them"));
   block_->Leak();
@@ -165,14 +165,14 @@ DirectRows MemoryTable::MakeDirectRows() const {
 
 // Counts insertions, of which there are at least as many as rows.
 void MemoryTable::PinOnceHalfFull(uint64_t inserted) {
-  if (pinner_ == nullptr || pins_.load(std::memory_order_relaxed)) return;
-  const uint64_t sum = inserted_.fetch_add(inserted, std::memory_order_relaxed) + inserted;
-  if (sum < layout_.rows_max() / 2 || pins_.exchange(true)) return;
-  pinner_->Pin(region_);
+  if (pinning_.pinner == nullptr || pinning_.begun.load(std::memory_order_relaxed)) return;
+  const uint64_t sum = pinning_.inserted.fetch_add(inserted, std::memory_order_relaxed) + inserted;
+  if (sum < layout_.rows_max() / 2 || pinning_.begun.exchange(true)) return;
+  pinning_.pinner->Pin(pinning_.region);
 }
 
 std::optional<size_t> MemoryTable::BeginDirectReads() {
-  if (!region_.readable.load(std::memory_order_acquire)) return std::nullopt;
+  if (!pinning_.region.readable.load(std::memory_order_acquire)) return std::nullopt;
   ReaderPool::Lease lease = readers_.Acquire();
   if (!lease) return std::nullopt;
   lease.reader().Enter();
@@ -313,7 +313,7 @@ LevelStatistics MemoryTable::Statistics() const {
     statistics.dropped += counts.dropped;
   }
   // Pinning touches all pages.
-  statistics.bytes_used = region_.readable.load(std::memory_order_acquire)
+  statistics.bytes_used = pinning_.region.readable.load(std::memory_order_acquire)
                               ? layout_.total_bytes()
                               : BytesTouched(touched_slots, sketched);
   return statistics;

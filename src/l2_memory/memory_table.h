@@ -57,7 +57,7 @@ class MemoryTable final : public LossyTable, public DirectReadable {
   std::optional<size_t> BeginDirectReads() override;
   void EndDirectReads(size_t reads) override;
   const DirectRows& direct_rows() const override { return direct_rows_; }
-  void StopPinning() override { region_.wanted.store(false, std::memory_order_relaxed); }
+  void StopPinning() override { pinning_.region.wanted.store(false, std::memory_order_relaxed); }
 
  private:
   MemoryTable(const TableLayout& layout, uint64_t bytes_max, Parts parts,
@@ -76,11 +76,13 @@ class MemoryTable final : public LossyTable, public DirectReadable {
   const uint64_t bytes_max_;
   const std::shared_ptr<PageAllocator> pages_;
   const std::unique_ptr<PageBlock> block_;
-  HostMemoryPinner* const pinner_;  // null: devices do not read the table
-  PinnedRegion region_;
+  struct {
+    HostMemoryPinner* const pinner;  // null: devices do not read the table
+    PinnedRegion region;
+    std::atomic<uint64_t> inserted{0};
+    std::atomic<bool> begun{false};
+  } pinning_;
   const DirectRows direct_rows_;
-  std::atomic<uint64_t> inserted_{0};
-  std::atomic<bool> pins_{false};
   Fence fence_;
   EpochDomain domain_;
   ReaderPool readers_;

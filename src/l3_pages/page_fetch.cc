@@ -38,7 +38,6 @@ class PageFetcher {
         batch_(batch),
         deadline_(deadline),
         lease_(lease),
-        cache_(table.reader_.cache()),
         free_count_(std::min(kPageSlotsMax, kPageSlotsBytes / table.page_bytes_max_)) {
     std::iota(free_slots_.begin(), free_slots_.end(), 0);
   }
@@ -63,6 +62,7 @@ class PageFetcher {
     size_t page = 0;
   };
 
+  PageCache* cache() const { return table_.reader_.cache(); }  // null: pages are not cached
   size_t PositionOf(size_t i) const { return order_.empty() ? i : first_ + order_[i]; }
   Key KeyAt(size_t i) const { return batch_.keys[PositionOf(i)]; }
   std::span<std::byte> BytesOf(size_t slot, const PageFile& file) const {
@@ -89,7 +89,6 @@ class PageFetcher {
   const FetchBatch& batch_;
   const Deadline deadline_;
   PageReader::Lease& lease_;
-  PageCache* const cache_;
   size_t free_count_;
   std::array<size_t, kPageSlotsMax> free_slots_;  // [free_count_]
   std::array<Group, kPageSlotsMax> groups_;       // of the slots that are in flight
@@ -206,19 +205,19 @@ size_t PageFetcher::NextGroups(size_t count_max) {
   size_t count = 0;
   while (count < wanted && NextGroup(next_groups_[count])) {
     const PageCache::PageName& name = next_groups_[count++].cached_as;
-    if (name.id != 0) cache_->PrefetchSet(name);
+    if (name.id != 0) cache()->PrefetchSet(name);
   }
   for (size_t i = 0; i < count; ++i) {
     const Group& group = next_groups_[i];
     if (group.cached_as.id != 0)
-      cache_->Prefetch(group.cached_as, group.file->description().shape.versions_offset());
+      cache()->Prefetch(group.cached_as, group.file->description().shape.versions_offset());
   }
   return count;
 }
 
 bool PageFetcher::TakeCached(const Group& group) {
   return group.cached_as.id != 0 &&
-         cache_->Use(group.cached_as, [&](const std::byte* page) { TakeRows(group, page); });
+         cache()->Use(group.cached_as, [&](const std::byte* page) { TakeRows(group, page); });
 }
 
 void PageFetcher::BeginRead(const Group& group) {
@@ -271,7 +270,7 @@ void PageFetcher::TakePage(size_t slot, int result) {
     file.LogDamage(group.page);
     return;
   }
-  if (group.cached_as.id != 0) cache_->Insert(group.cached_as, bytes);
+  if (group.cached_as.id != 0) cache()->Insert(group.cached_as, bytes);
   TakeRows(group, bytes.data());
 }
 

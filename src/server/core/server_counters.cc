@@ -39,16 +39,16 @@ LatencyHistogram LatencyCounter::Snapshot() const {
 }
 
 void ServerCounters::Fill(ServerStatistics* statistics) const {
-  statistics->requests_http = requests_http_.load(std::memory_order_relaxed);
-  statistics->requests_grpc = requests_grpc_.load(std::memory_order_relaxed);
+  statistics->http.requests = requests_http_.load(std::memory_order_relaxed);
+  statistics->grpc.requests = requests_grpc_.load(std::memory_order_relaxed);
   statistics->auth_failures = auth_failures_.load(std::memory_order_relaxed);
   statistics->certificate_not_before = certificate_not_before_.load(std::memory_order_relaxed);
   statistics->certificate_not_after = certificate_not_after_.load(std::memory_order_relaxed);
   const auto open_now = [](const std::atomic<int64_t>& connections) {
     return static_cast<uint64_t>(std::max<int64_t>(connections.load(std::memory_order_relaxed), 0));
   };
-  statistics->connections_http = open_now(connections_http_);
-  statistics->connections_grpc = open_now(connections_grpc_);
+  statistics->http.connections = open_now(connections_http_);
+  statistics->grpc.connections = open_now(connections_grpc_);
   FillByName(kRefusedReasonNames, refused_, &statistics->refused);
   FillByName(kBadRequestReasonNames, bad_, &statistics->bad_requests);
   FillByName(kLateStageNames, late_, &statistics->deadlines_exceeded);

@@ -43,13 +43,13 @@ TEST(ServerCountersTest, FillsWhatWasCounted) {
   counters.AddConnections(Protocol::kHttp, -1);
   ServerStatistics statistics;
   counters.Fill(&statistics);
-  EXPECT_EQ(statistics.requests_http, 1u);
-  EXPECT_EQ(statistics.requests_grpc, 2u);
+  EXPECT_EQ(statistics.http.requests, 1u);
+  EXPECT_EQ(statistics.grpc.requests, 2u);
   EXPECT_EQ(statistics.auth_failures, 1u);
   EXPECT_EQ(statistics.certificate_not_before, 7);
   EXPECT_EQ(statistics.certificate_not_after, 8);
-  EXPECT_EQ(statistics.connections_http, 2u);
-  EXPECT_EQ(statistics.connections_grpc, 5u);
+  EXPECT_EQ(statistics.http.connections, 2u);
+  EXPECT_EQ(statistics.grpc.connections, 5u);
   EXPECT_THAT(statistics.refused, ElementsAre(Pair("capacity", 0), Pair("connections", 0),
                                               Pair("draining", 1), Pair("not_ready", 0)));
   EXPECT_THAT(statistics.bad_requests, Contains(Pair("syntax", 1)));

@@ -53,15 +53,18 @@ struct ModelServerStatistics {
   std::optional<NetworkRuns> network{};   // of the version that is served; none: no network
 };
 
+struct ProtocolStatistics {
+  uint64_t connections = 0;  // open now
+  uint64_t requests = 0;     // of every kind, also refused ones
+};
+
 struct ServerStatistics {
   uint64_t start_unix_ms = 0;
   double ready_after_seconds = 0;  // start to ready; 0 while not ready
   bool ready = false;
   bool draining = false;
-  uint64_t connections_http = 0;  // open now
-  uint64_t connections_grpc = 0;
-  uint64_t requests_http = 0;  // of every kind, also refused ones
-  uint64_t requests_grpc = 0;
+  ProtocolStatistics http;
+  ProtocolStatistics grpc;
   uint64_t keys_in_flight = 0;
   uint64_t bytes_in_flight = 0;
   // By reason, ascending: "capacity", "draining", "connections", ...

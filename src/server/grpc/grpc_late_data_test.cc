@@ -50,7 +50,7 @@ class GrpcLateDataTest : public testing::Test {
   }
 
   testing::AssertionResult AwaitNoConnections() {
-    return AwaitCondition([&] { return world_.core().Snapshot().connections_grpc == 0; });
+    return AwaitCondition([&] { return world_.core().Snapshot().grpc.connections == 0; });
   }
 
   ServerWorld world_;

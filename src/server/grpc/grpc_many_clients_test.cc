@@ -49,7 +49,7 @@ class GrpcManyClientsTest : public testing::Test {
   testing::AssertionResult AwaitConnections(uint64_t count) {
     return AwaitCondition([&] {
       const ServerStatistics now = world_.core().Snapshot();
-      return now.connections_grpc == count && now.bytes_in_flight == 0 && now.keys_in_flight == 0;
+      return now.grpc.connections == count && now.bytes_in_flight == 0 && now.keys_in_flight == 0;
     });
   }
 

@@ -175,7 +175,7 @@ TEST_F(GrpcOverloadTest, ReadsAndLooksUpInTurns) {
     calls_.OnRun(call);
     ServerStatistics statistics;
     world_.core().counters().Fill(&statistics);
-    read.push_back(statistics.requests_grpc);
+    read.push_back(statistics.grpc.requests);
   };
   Start(1);
   for (int64_t i = 0; i <= kClients; ++i) clients_.push_back(Connect());

@@ -124,8 +124,8 @@ TEST_F(ApiTest, TheMetricsPortShowsMetricsOnly) {
   }
   EXPECT_EQ(client->Ask(BinaryInfer({1})).code, 404);
   EXPECT_EQ(client->Ask("GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n").code, 421);
-  EXPECT_EQ(Counted().requests_http, 0u) << "scrapes are no requests";
-  EXPECT_EQ(Counted().connections_http, 0u);
+  EXPECT_EQ(Counted().http.requests, 0u) << "scrapes are no requests";
+  EXPECT_EQ(Counted().http.connections, 0u);
 }
 
 }  // namespace

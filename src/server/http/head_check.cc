@@ -73,7 +73,7 @@ std::optional<HttpError> CheckHead(const HttpServer& server, const RequestHead& 
     return LacksToken(server, 401, "a bearer token is needed");
   if (auto error = CheckRoute(server, head.method, route)) return error;
   if (auto error = CheckRights(server, head.authorization, route)) return error;
-  if (head.expects_other) {
+  if (head.expectation == Expectation::kUnknown) {
     return Refusal(417, "the only expectation that the server knows is 100-continue",
                    BadRequestReason::kProtocol);
   }

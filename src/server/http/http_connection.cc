@@ -110,7 +110,7 @@ void HttpConnection::OpenNow() {
   readable_ = hung_up_ = false;
   BeginRequest(Now());
   // A TLS handshake begins at once, so the connection is not idle.
-  if (transport_.is_secured()) SetDeadline(arrival_ + server_.parts().config->header_timeout);
+  if (transport_.is_secured()) SetDeadline(arrival_.at + server_.parts().config->header_timeout);
   if (!Watch()) Close();
 }
 
@@ -187,8 +187,7 @@ void HttpConnection::BeginRequest(TimePoint now) {
   early_error_.reset();
   route_ = Route();
   is_dashboard_file_ = false;
-  arrival_ = now;
-  socket_wait_ = Duration::zero();
+  arrival_ = {.at = now};
   ForgetArrival();
   const ServerConfig& config = *server_.parts().config;
   SetDeadline(now + (reader_.has_input() ? config.header_timeout : config.idle_timeout));
@@ -238,8 +237,8 @@ bool HttpConnection::ReadMore() {
 // A request arrives when its socket has something to read, not when a thread has time to read it.
 void HttpConnection::NoteArrival() {
   const TimePoint now = Now();
-  arrival_ = TakeArrival(now);
-  socket_wait_ = now - arrival_;
+  arrival_.at = TakeArrival(now);
+  arrival_.socket_wait = now - arrival_.at;
   SetDeadline(now + server_.parts().config->header_timeout);
 }
 
@@ -278,8 +277,8 @@ void HttpConnection::OnHead() {
   const bool complete = reader_.has_whole_body();
   if (!complete) SetDeadline(Now() + server_.parts().config->body_timeout);
   const bool is_too_large = head.content_length > body_bytes_max();
-  const bool is_costly =
-      !complete && (head.chunked || head.expects_continue || !reader_.body_fits());
+  const bool expects_continue = head.expectation == Expectation::kContinue;
+  const bool is_costly = !complete && (head.chunked || expects_continue || !reader_.body_fits());
   if (early_error_ && (is_too_large || is_costly)) {
     return Refuse(*std::exchange(early_error_, std::nullopt));
   }
@@ -289,7 +288,7 @@ void HttpConnection::OnHead() {
                    .reason = BadRequestReason::kLimit,
                    .allow = {}});
   }
-  const bool wants_continue = !complete && head.expects_continue && !head.is_1_0;
+  const bool wants_continue = !complete && expects_continue && !head.is_1_0;
   if (wants_continue && reader_.early_body_bytes() == 0 && !SendContinue()) return Close();
   if (const absl::Status room = reader_.BeginBody(body_bytes_max()); !room.ok()) {
     Refuse(NoRoom(room));
@@ -351,8 +350,8 @@ void HttpConnection::StartInfer(std::span<char> body) {
                         .head = reader_.head(),
                         .body = body,
                         .lent_bytes = reader_.lent_bytes(),
-                        .arrival = arrival_,
-                        .socket_wait = socket_wait_});
+                        .arrival = arrival_.at,
+                        .socket_wait = arrival_.socket_wait});
   if (refusal) {
     switch (refusal->kind) {
       case HttpCall::Refusal::Kind::kBadRequest:
@@ -381,8 +380,8 @@ void HttpConnection::StartUpdate(std::span<char> body) {
                                                   .head = reader_.head(),
                                                   .body = body,
                                                   .lent_bytes = reader_.lent_bytes(),
-                                                  .arrival = arrival_,
-                                                  .socket_wait = socket_wait_});
+                                                  .arrival = arrival_.at,
+                                                  .socket_wait = arrival_.socket_wait});
   if (!started.ok()) return SendRefusal(started);
   state_ = State::kCalling;
   SetDeadline(kNoDeadline);

@@ -122,8 +122,10 @@ class HttpConnection final : public ServedConnection {
   bool readable_ = false;     // a read may find something
   bool hung_up_ = false;      // the client's end was announced: reads have to find it
   size_t turn_requests_ = 0;  // that this turn of the driving thread has begun
-  TimePoint arrival_{};       // of the request
-  Duration socket_wait_{};    // from its arrival until it was read
+  struct {
+    TimePoint at{};
+    Duration socket_wait{};  // until it was read
+  } arrival_;                // of the request
   Route route_;
   bool is_dashboard_file_ = false;        // route_ is one
   std::optional<HttpError> early_error_;  // the head alone shows that the request is refused

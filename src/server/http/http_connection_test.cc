@@ -15,7 +15,7 @@ namespace {
 class ConnectionTest : public HttpWorld {
  protected:
   testing::AssertionResult AwaitConnections(uint64_t count) const {
-    return AwaitCondition([&] { return Counted().connections_http == count; });
+    return AwaitCondition([&] { return Counted().http.connections == count; });
   }
   // Whether a client that takes an answer of 32 MiB little by little gets all of it.
   bool IsAnsweredWhenReadSlowly() {

@@ -162,7 +162,7 @@ TEST_F(MalformedRequestTest, GetsItsCodeAndHarmsNobody) {
   EXPECT_GT(BadRequests("content"), 5u);
   EXPECT_GT(BadRequests("unknown"), 3u);
   const ServerStatistics counted = Counted();
-  EXPECT_GE(counted.requests_http, 2 * cases.size());
+  EXPECT_GE(counted.http.requests, 2 * cases.size());
 }
 
 TEST_F(MalformedRequestTest, ARequestThatIsCutOffGetsNoAnswer) {

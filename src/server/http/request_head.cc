@@ -276,12 +276,12 @@ class RequestParser::Impl final : public http::basic_parser<true> {
       case http::field::host:
         return OnHost(value, failure);
       case http::field::content_length:
-        if (std::exchange(has_length_, true) || !ParseNumber(value, &head->content_length)) {
+        if (std::exchange(has_.length, true) || !ParseNumber(value, &head->content_length)) {
           Refuse(failure, 400, "Content-Length is not one number");
         }
         return;
       case http::field::transfer_encoding:
-        if (has_length_ || head->chunked || head->is_1_0) {
+        if (has_.length || head->chunked || head->is_1_0) {
           return Refuse(failure, 400, "Transfer-Encoding beside another framing of the body");
         }
         head->chunked = true;
@@ -292,17 +292,17 @@ class RequestParser::Impl final : public http::basic_parser<true> {
       case http::field::content_encoding:
         // Two fields are two codings, one over the other.
         head->content_coding =
-            std::exchange(has_coding_, true) ? Coding::kUnknown : CodingOf(value);
+            std::exchange(has_.coding, true) ? Coding::kUnknown : CodingOf(value);
         return;
       case http::field::accept_encoding:
         accepted_codings_.Add(value);
         return;
       case http::field::expect:
-        head->expects_continue = EqualIgnoringCase(value, "100-continue");
-        head->expects_other = !head->expects_continue;
+        head->expectation = EqualIgnoringCase(value, "100-continue") ? Expectation::kContinue
+                                                                     : Expectation::kUnknown;
         return;
       case http::field::authorization:
-        if (std::exchange(has_authorization_, true)) {
+        if (std::exchange(has_.authorization, true)) {
           return Refuse(failure, 400, "the request has two Authorization fields");
         }
         head->authorization = value;
@@ -321,7 +321,7 @@ class RequestParser::Impl final : public http::basic_parser<true> {
   // The host of a target in absolute form counts, not the field (RFC 9112 3.2.2).
   void OnHost(std::string_view value, BeastError& failure) {
     std::string_view name;
-    if (std::exchange(has_host_, true)) {
+    if (std::exchange(has_.host, true)) {
       return Refuse(failure, 400, "the request has two Host fields");
     }
     if (!ParseHost(value, &name)) {
@@ -334,7 +334,7 @@ class RequestParser::Impl final : public http::basic_parser<true> {
     head->keep_alive = keep_alive();
     head->accepted_coding = accepted_codings_.best();
     head->refuses_identity = accepted_codings_.refuses_identity();
-    if (!head->is_1_0 && !has_host_) Refuse(failure, 400, "the request has no Host field");
+    if (!head->is_1_0 && !has_.host) Refuse(failure, 400, "the request has no Host field");
     head = nullptr;
   }
 
@@ -365,10 +365,12 @@ class RequestParser::Impl final : public http::basic_parser<true> {
   void on_finish_impl(BeastError&) override {}
 
   CodingWeights accepted_codings_;
-  bool has_host_ = false;
-  bool has_length_ = false;
-  bool has_coding_ = false;
-  bool has_authorization_ = false;
+  struct {
+    bool host = false;
+    bool length = false;
+    bool coding = false;
+    bool authorization = false;
+  } has_;  // of the fields
 };
 
 RequestParser::RequestParser() = default;

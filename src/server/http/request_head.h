@@ -30,6 +30,7 @@ enum class Method : uint8_t {
   kOther,    // another one that HTTP has
   kUnknown,  // HTTP has no such method
 };
+enum class Expectation : uint8_t { kNone, kContinue, kUnknown };
 enum class Coding : uint8_t { kIdentity, kGzip, kDeflate, kUnknown };
 
 // Views point into the text that was parsed.
@@ -40,8 +41,7 @@ struct RequestHead {
   std::string_view query;  // without "?", not decoded
   bool keep_alive = false;
   bool is_1_0 = false;
-  bool expects_continue = false;
-  bool expects_other = false;  // something that the server does not know
+  Expectation expectation = Expectation::kNone;
   bool chunked = false;
   uint64_t content_length = 0;
   Coding content_coding = Coding::kIdentity;

@@ -47,8 +47,7 @@ TEST(RequestHeadTest, ReadsWhatTheServerNeeds) {
   EXPECT_EQ(head.path, "/v2/models/m/infer");
   EXPECT_EQ(head.query, "a=b&c");
   EXPECT_TRUE(head.keep_alive);
-  EXPECT_TRUE(head.expects_continue);
-  EXPECT_FALSE(head.expects_other);
+  EXPECT_EQ(head.expectation, Expectation::kContinue);
   EXPECT_FALSE(head.chunked);
   EXPECT_EQ(head.content_length, 12u);
   EXPECT_EQ(head.content_coding, Coding::kGzip);

@@ -120,22 +120,23 @@ absl::Status ConnectionServer::Reopen() {
                          TokenGuard::Create(config.admin_token_file, "admin_token_file"));
   }
   if (tls != nullptr) parts_.counters->NoteCertificate(tls->not_before(), tls->not_after());
-  MutexLock lock(credentials_mutex_);
-  tls_ = std::move(tls);
-  token_ = std::move(token);
-  admin_token_ = std::move(admin_token);
+  MutexLock lock(credentials_.mutex);
+  credentials_.tls = std::move(tls);
+  credentials_.token = std::move(token);
+  credentials_.admin_token = std::move(admin_token);
   return absl::OkStatus();
 }
 
 bool ConnectionServer::Admits(std::string_view authorization) const {
-  MutexLock lock(credentials_mutex_);
-  return token_->Admits(authorization) ||
-         (admin_token_ != nullptr && admin_token_->Admits(authorization));
+  MutexLock lock(credentials_.mutex);
+  return credentials_.token->Admits(authorization) ||
+         (credentials_.admin_token != nullptr && credentials_.admin_token->Admits(authorization));
 }
 
 bool ConnectionServer::AdmitsControl(std::string_view authorization) const {
-  MutexLock lock(credentials_mutex_);
-  const TokenGuard& guard = admin_token_ != nullptr ? *admin_token_ : *token_;
+  MutexLock lock(credentials_.mutex);
+  const TokenGuard& guard =
+      credentials_.admin_token != nullptr ? *credentials_.admin_token : *credentials_.token;
   return guard.has_token() && guard.Admits(authorization);
 }
 
@@ -233,8 +234,8 @@ void ConnectionServer::Accept(int fd) {
   }
   std::shared_ptr<const TlsContext> tls;
   {
-    MutexLock lock(credentials_mutex_);
-    tls = tls_;
+    MutexLock lock(credentials_.mutex);
+    tls = credentials_.tls;
   }
   TlsConnection secured;
   Admission::Reservation tls_bytes;

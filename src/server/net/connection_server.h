@@ -136,11 +136,14 @@ class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
   std::atomic<size_t> held_turns_ = 0;
   std::atomic<bool> draining_ = false;
 
-  mutable Mutex credentials_mutex_;
-  std::shared_ptr<const TlsContext> tls_ HPS_GUARDED_BY(credentials_mutex_);  // null: no TLS
-  std::shared_ptr<const TokenGuard> token_ HPS_GUARDED_BY(credentials_mutex_);
-  // Null: there is no administrator's token.
-  std::shared_ptr<const TokenGuard> admin_token_ HPS_GUARDED_BY(credentials_mutex_);
+  // As the files had them when they were read last.
+  struct {
+    mutable Mutex mutex;
+    std::shared_ptr<const TlsContext> tls HPS_GUARDED_BY(mutex);  // null: no TLS
+    std::shared_ptr<const TokenGuard> token HPS_GUARDED_BY(mutex);
+    // Null: there is no administrator's token.
+    std::shared_ptr<const TokenGuard> admin_token HPS_GUARDED_BY(mutex);
+  } credentials_;
 
   mutable Mutex mutex_;
   CondVar none_open_;

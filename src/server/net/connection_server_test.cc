@@ -60,7 +60,7 @@ class ConnectionServerTest : public testing::Test {
   uint64_t open_count() const {
     ServerStatistics statistics;
     world_.counters.Fill(&statistics);
-    return statistics.connections_http;
+    return statistics.http.connections;
   }
   uint64_t refused_count() const {
     ServerStatistics statistics;

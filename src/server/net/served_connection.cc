@@ -20,10 +20,10 @@ ServedConnection::ServedConnection(ConnectionServer& server)
     : connection_server_(server), deadline_ns_(Nanoseconds(kNoDeadline)) {}
 
 void ServedConnection::Offer(int fd, TlsConnection tls, Admission::Reservation tls_bytes) {
-  offered_fd_ = fd;
-  offered_tls_ = std::move(tls);
+  offered_.fd = fd;
+  offered_.tls = std::move(tls);
   tls_bytes_ = std::move(tls_bytes);
-  offered_ns_.store(Nanoseconds(RealClock().Now()), std::memory_order_relaxed);
+  offered_.since_ns.store(Nanoseconds(RealClock().Now()), std::memory_order_relaxed);
   left_events_.store(0, std::memory_order_relaxed);  // of the socket before it
   ForgetArrival();
 }
@@ -37,7 +37,7 @@ void ServedConnection::Activate(uint32_t events, bool may_start) {
 // came before it was offered.
 bool ServedConnection::TakeTurn(const Backlog::Turn& turn) {
   const int64_t since_ns =
-      std::max(Nanoseconds(turn.since), offered_ns_.load(std::memory_order_relaxed));
+      std::max(Nanoseconds(turn.since), offered_.since_ns.load(std::memory_order_relaxed));
   const bool begins = turn.kind != Backlog::Kind::kInProgress;
   // A turn of kInProgress keeps the arrival of an earlier turn whose bytes are not read yet.
   int64_t known_ns = begins ? waits_since_ns_.load(std::memory_order_relaxed) : 0;
@@ -110,7 +110,7 @@ void ServedConnection::Drive(bool may_start) {
 }
 
 void ServedConnection::OpenTransport() {
-  transport_.Open(std::exchange(offered_fd_, -1), std::move(offered_tls_));
+  transport_.Open(std::exchange(offered_.fd, -1), std::move(offered_.tls));
   socket_.store(transport_.fd(), std::memory_order_relaxed);
   is_new_.store(true, std::memory_order_relaxed);
 }

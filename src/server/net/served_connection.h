@@ -137,14 +137,16 @@ class ServedConnection : public Backlog::Waiter {
   std::atomic<int64_t> deadline_ns_;
   Backlog::Entry waiting_{this};
   std::atomic<uint32_t> left_events_ = 0;
-  std::atomic<int64_t> offered_ns_ = 0;
   std::atomic<int64_t> waits_since_ns_ = 0;  // what is read next; 0 = it does not
   std::atomic<bool> idle_ = false;
   std::atomic<bool> is_new_ = true;
   std::atomic<bool> has_used_turn_ = false;
   std::atomic<int> socket_ = -1;  // for HasUnread
-  int offered_fd_ = -1;           // Offer's
-  TlsConnection offered_tls_;
+  struct {
+    std::atomic<int64_t> since_ns = 0;
+    int fd = -1;  // until it is opened
+    TlsConnection tls;
+  } offered_;
   Admission::Reservation tls_bytes_;
   bool is_closed_ = false;  // to be told to the server when no thread drives any more
 };

@@ -48,8 +48,8 @@ HistorySample TakeSample(const StatisticsSource& statistics, const Store& store)
   const StoreStatistics stored = store.Statistics();
   const UpdateStatistics& updates = stored.updates;
   HistorySample sample = {.unix_ms = static_cast<uint64_t>(UnixMilliseconds()),
-                          .requests_http = server.requests_http,
-                          .requests_grpc = server.requests_grpc,
+                          .requests_http = server.http.requests,
+                          .requests_grpc = server.grpc.requests,
                           .refused = Sum(server.refused),
                           .bad_requests = Sum(server.bad_requests),
                           .deadlines_exceeded = Sum(server.deadlines_exceeded),

@@ -30,12 +30,12 @@ void AddServer(const Snapshot& snapshot, MetricList& list) {
   list.Gauge("hps_recovery_seconds", "From the server's start until it was ready; 0 before.")
       .Add(server.ready_after_seconds);
   list.Counter("hps_requests_total", "Requests of every kind, also refused ones.")
-      .Add(server.requests_http, {{"protocol", "http"}})
-      .Add(server.requests_grpc, {{"protocol", "grpc"}});
-  list.Gauge("hps_http_connections", "Open HTTP connections.").Add(server.connections_http);
+      .Add(server.http.requests, {{"protocol", "http"}})
+      .Add(server.grpc.requests, {{"protocol", "grpc"}});
+  list.Gauge("hps_http_connections", "Open HTTP connections.").Add(server.http.connections);
   list.Gauge("hps_http_connections_max", "HTTP connections beyond which new ones are refused.")
       .Add(uint64_t{limits.connections_max});
-  list.Gauge("hps_grpc_connections", "Open gRPC connections.").Add(server.connections_grpc);
+  list.Gauge("hps_grpc_connections", "Open gRPC connections.").Add(server.grpc.connections);
   list.Gauge("hps_grpc_connections_max", "gRPC connections beyond which new ones are refused.")
       .Add(uint64_t{limits.connections_max});
   list.Gauge("hps_keys_in_flight", "Keys of admitted requests.").Add(server.keys_in_flight);

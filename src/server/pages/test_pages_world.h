@@ -89,8 +89,8 @@ inline Snapshot FullSnapshot(const Config* config) {
   server.start_unix_ms = 1'700'000'000'000;
   server.ready = true;
   server.ready_after_seconds = 0.25;
-  server.requests_http = 11;
-  server.requests_grpc = 12;
+  server.http.requests = 11;
+  server.grpc.requests = 12;
   server.keys_in_flight = 13;
   server.refused = {{"capacity", 3}, {"draining", 1}};
   server.bad_requests = {{"syntax", 4}};
