@@ -120,12 +120,12 @@ class CtrStore {
     HPS_ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> model, store_->models().Open(kClickModel));
     HPS_ASSIGN_OR_RETURN(std::unique_ptr<Predictor> predictor,
                          Predictor::Make(network, model->tables(),
-                                         {.model = kClickModel,
-                                          .sessions = kInstancesMax,
-                                          .devices = {device_},
-                                          .call_keys_max = config_.l1.call_keys_max,
+                                         {.devices = {device_},
+                                          .session_count = kInstancesMax,
                                           .math = math,
-                                          .make_on_device = make}));
+                                          .call_keys_max = config_.l1.call_keys_max,
+                                          .make = make},
+                                         kClickModel));
     return ModelVersion::Make(
         std::move(model),
         {.slot_count = kInstancesMax, .devices = {device_}, .keys_max = config_.l1.call_keys_max},

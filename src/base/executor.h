@@ -7,9 +7,11 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -29,6 +31,16 @@ class Task {
  private:
   friend class TaskQueue;
   Task* next_ = nullptr;
+};
+
+// Calls a function. Making one may allocate, running it does not.
+class FunctionTask final : public Task {
+ public:
+  explicit FunctionTask(std::function<void()> function) : function_(std::move(function)) {}
+  void Run() override { function_(); }
+
+ private:
+  const std::function<void()> function_;
 };
 
 // Counts down to zero once. Thread-safe. A latch created with zero is open. Interrupt ends the

@@ -12,15 +12,6 @@
 namespace hps {
 namespace {
 
-class FunctionTask final : public Task {
- public:
-  explicit FunctionTask(std::function<void()> function) : function_(std::move(function)) {}
-  void Run() override { function_(); }
-
- private:
-  std::function<void()> function_;
-};
-
 TEST(WorkerPoolTest, RefusesZero) {
   EXPECT_EQ(WorkerPool::Create({.name = "t", .thread_count = 0}).status().code(),
             absl::StatusCode::kInvalidArgument);

@@ -26,7 +26,7 @@ class DevicePredictorTest : public testing::Test {
     auto made = Predictor::Make(
         std::make_shared<const ModelNetwork>(ModelNetwork{
             .onnx = onnx, .inputs = {{.name = "x", .table = "x", .pooling = RowPooling::kMean}}}),
-        std::vector<TableSpec>{{.name = "m/x", .dim = 2}}, {.model = "m", .devices = {kDevice}});
+        std::vector<TableSpec>{{.name = "m/x", .dim = 2}}, {.devices = {kDevice}}, "m");
     EXPECT_TRUE(made.ok()) << made.status();
     return made.ok() ? *std::move(made) : nullptr;
   }

@@ -71,13 +71,13 @@ absl::StatusOr<ModelVersionRef> ModelVersion::Open(ModelManager& manager, const 
   if (const std::shared_ptr<const ModelNetwork> network = opened->network(); network != nullptr) {
     absl::StatusOr<std::unique_ptr<Predictor>> made = Predictor::Make(
         network, opened->tables(),
-        {.model = model,
-         .sessions = static_cast<uint32_t>(options.slot_count),
-         .devices = options.networks_on_devices ? options.devices : std::vector<int>(),
+        {.devices = options.networks_on_devices ? options.devices : std::vector<int>(),
+         .session_count = options.slot_count,
+         .math = options.dense_math,
          .keys_max = options.keys_max,
          .call_keys_max = options.device_keys_max,
-         .row_bytes_max = options.row_bytes_max,
-         .math = options.dense_math});
+         .row_bytes_max = options.row_bytes_max},
+        model);
     if (!made.ok()) return Public(about_model(made.status()));
     predictor = *std::move(made);
   }

@@ -32,7 +32,7 @@ using MakeOnDevice = std::function<absl::StatusOr<std::unique_ptr<DenseNetwork>>
     const ModelNetwork& network, const DeviceDenseOptions& options)>;
 
 struct DeviceWishes {
-  std::vector<int> devices{};
+  std::vector<int> devices{};  // where the network runs if they take it; empty = the CPU alone
   uint64_t batch_max = 4096;   // samples of one run
   uint64_t session_count = 1;  // over all devices
   DenseMath math = DenseMath::kFloat32;
@@ -40,7 +40,7 @@ struct DeviceWishes {
   uint64_t call_keys_max = 262'144;  // of a lookup whose rows stay on a device, if that is more
   uint64_t table_count = 1;          // that the network reads
   uint64_t row_bytes = 0;            // of the widest of them
-  // Bytes that a device has for the rows of predictions; null: it does not say.
+  // Bytes that a device has for the rows of predictions of all models; null: it does not say.
   std::function<uint64_t(int device)> row_bytes_max{};
   MakeOnDevice make = MakeDeviceDenseNetwork;
 };

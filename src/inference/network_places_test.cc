@@ -303,7 +303,7 @@ TEST_F(NetworkPlacesTest, TheSlotsOfAVersionTakeTurnsOverTheDevices) {
   auto predictor = Predictor::Make(
       std::make_shared<const ModelNetwork>(
           ModelNetwork{.onnx = LogisticModel().Bytes(), .inputs = {{.name = "x", .table = "x"}}}),
-      tables, {.model = "m", .devices = {0, 1}, .make_on_device = Maker()});
+      tables, {.devices = {0, 1}, .make = Maker()}, "m");
   if (absl::IsUnimplemented(predictor.status())) GTEST_SKIP() << "no engine in this build";
   ASSERT_TRUE(predictor.ok()) << predictor.status();
   const ModelVersionRef version =

@@ -273,38 +273,26 @@ void PredictionSession::Deal(std::span<const Prediction* const> group, uint64_t 
   }
 }
 
-DeviceWishes Predictor::WishesOf(const NetworkSignature& signature, const Options& options) {
-  std::set<uint32_t> tables;
-  uint64_t row_bytes = 0;
-  for (const NetworkSignature::Input& input : signature.inputs) {
-    if (!input.table.has_value()) continue;
-    tables.insert(*input.table);
-    row_bytes = std::max(row_bytes, input.dim * sizeof(float));
-  }
-  return {.devices = options.devices,
-          .batch_max = PredictionSession::kSamplesMax,
-          .session_count = options.sessions,
-          .math = options.math,
-          .keys_max = options.keys_max,
-          .call_keys_max = options.call_keys_max,
-          .table_count = tables.size(),
-          .row_bytes = row_bytes,
-          .row_bytes_max = options.row_bytes_max,
-          .make = options.make_on_device};
-}
-
 absl::StatusOr<std::unique_ptr<Predictor>> Predictor::Make(
     std::shared_ptr<const ModelNetwork> network, std::span<const TableSpec> tables,
-    const Options& options) {
+    DeviceWishes wishes, const std::string& model) {
   HPS_ASSIGN_OR_RETURN(NetworkSignature signature, SignatureOf(*network, tables));
   HPS_RETURN_IF_ERROR(CheckNetworkApart(*network));
-  HPS_ASSIGN_OR_RETURN(std::unique_ptr<DenseNetwork> dense,
-                       MakeDenseNetwork(*network, {.sessions = options.sessions,
-                                                   .batch_max = PredictionSession::kSamplesMax}));
+  wishes.batch_max = PredictionSession::kSamplesMax;
+  HPS_ASSIGN_OR_RETURN(
+      std::unique_ptr<DenseNetwork> dense,
+      MakeDenseNetwork(*network, {.sessions = static_cast<uint32_t>(wishes.session_count),
+                                  .batch_max = PredictionSession::kSamplesMax}));
+  std::set<uint32_t> read;
+  for (const NetworkSignature::Input& input : signature.inputs) {
+    if (!input.table.has_value()) continue;
+    read.insert(*input.table);
+    wishes.row_bytes = std::max(wishes.row_bytes, input.dim * sizeof(float));
+  }
+  wishes.table_count = read.size();
   std::unique_ptr<Predictor> predictor(
-      new Predictor(std::move(network), std::move(signature), options.model, std::move(dense)));
-  HPS_RETURN_IF_ERROR(predictor->places_.AddDevices(predictor->network(),
-                                                    WishesOf(predictor->signature_, options)));
+      new Predictor(std::move(network), std::move(signature), model, std::move(dense)));
+  HPS_RETURN_IF_ERROR(predictor->places_.AddDevices(predictor->network(), wishes));
   return predictor;
 }
 

@@ -97,26 +97,15 @@ class PredictionSession {
 
 class Predictor {
  public:
-  struct Options {
-    std::string model{};         // its name, for the log
-    uint32_t sessions = 1;       // that run at a time
-    std::vector<int> devices{};  // GPUs that it runs on where they take it; empty = the CPU alone
-    uint64_t keys_max = 65'536;  // of a batch there
-    uint64_t call_keys_max = 262'144;  // of one lookup there, if that is more
-    // Bytes that a device has for the rows of predictions of all models; null: it does not say.
-    std::function<uint64_t(int device)> row_bytes_max{};
-    DenseMath math = DenseMath::kFloat32;  // on those GPUs
-    MakeOnDevice make_on_device = MakeDeviceDenseNetwork;
-  };
-
   // Compiles the network, after it was compiled and run once in a process of its own where one is
   // configured (inference/network_check.h). `tables`: those of the model, in declared order.
+  // `wishes`: without what follows from the network. `model`: its name, for the log.
   // Errors: those of MakeNetworkSignature, CheckNetworkApart, MakeDenseNetwork and
   // NetworkPlaces::AddDevices. A device that does not take the network is none: a line of the log
   // says why.
   static absl::StatusOr<std::unique_ptr<Predictor>> Make(
       std::shared_ptr<const ModelNetwork> network, std::span<const TableSpec> tables,
-      const Options& options);
+      DeviceWishes wishes = {}, const std::string& model = "");
 
   const NetworkSignature& signature() const { return signature_; }
   const ModelNetwork& network() const { return *network_; }
@@ -135,7 +124,6 @@ class Predictor {
       : network_(std::move(network)),
         signature_(std::move(signature)),
         places_(model, std::move(on_cpu)) {}
-  static DeviceWishes WishesOf(const NetworkSignature& signature, const Options& options);
 
   const std::shared_ptr<const ModelNetwork> network_;
   const NetworkSignature signature_;

@@ -144,9 +144,8 @@ class DeviceLookupFixture : public ::testing::TestWithParam<Place> {
   ModelVersionRef Version(const std::vector<int>& devices, const MakeOnDevice& make) {
     auto model = store_->models().Open("m");
     EXPECT_TRUE(model.ok()) << model.status();
-    auto predictor =
-        Predictor::Make(std::make_shared<const ModelNetwork>(network_), (*model)->tables(),
-                        {.model = "m", .devices = devices, .make_on_device = make});
+    auto predictor = Predictor::Make(std::make_shared<const ModelNetwork>(network_),
+                                     (*model)->tables(), {.devices = devices, .make = make}, "m");
     EXPECT_TRUE(predictor.ok()) << predictor.status();
     return *ModelVersion::Make(*std::move(model), {.devices = devices, .keys_max = 4096},
                                *std::move(predictor));

@@ -60,27 +60,6 @@ class RunningServer final : public Server {
   absl::Status Reopen() override;
 
  private:
-  class LoadTask final : public Task {
-   public:
-    explicit LoadTask(RunningServer& server) : server_(server) {}
-    void Run() override { server_.Load(); }
-
-   private:
-    RunningServer& server_;
-  };
-  class CloseTask final : public Task {
-   public:
-    explicit CloseTask(RunningServer& server) : server_(server) {}
-    void Run() override {
-      server_.EndParts();
-      done.CountDown();
-    }
-
-    Latch done{1};
-
-   private:
-    RunningServer& server_;
-  };
   class DrainTask final : public Task {
    public:
     void Run() override {
@@ -118,10 +97,14 @@ class RunningServer final : public Server {
   bool drained_ HPS_GUARDED_BY(drain_mutex_) = false;
   absl::Status drain_status_ HPS_GUARDED_BY(drain_mutex_);
   Deadline drain_deadline_ HPS_GUARDED_BY(drain_mutex_) = Deadline::min();
-  LoadTask load_task_{*this};
+  FunctionTask load_task_{[this] { Load(); }};
   std::unique_ptr<WorkerPool> drain_pool_;
   std::unique_ptr<WorkerPool> load_pool_;
-  CloseTask close_task_{*this};
+  FunctionTask close_task_{[this] {
+    EndParts();
+    closed_.CountDown();
+  }};
+  Latch closed_{1};
   std::unique_ptr<WorkerPool> close_pool_;
 };
 
@@ -272,7 +255,7 @@ absl::Status RunningServer::Close() {
     HPS_RETURN_IF_ERROR(close_pool_->Post(&close_task_));
   }
   const Deadline deadline = std::max(drain_deadline_, RealClock().Now()) + kCloseMax;
-  if (close_pool_->Await(close_task_.done, deadline)) return absl::OkStatus();
+  if (close_pool_->Await(closed_, deadline)) return absl::OkStatus();
   return absl::DeadlineExceededError(
       "the server has ended, but something that it asked for has not: what holds it is left "
       "behind");

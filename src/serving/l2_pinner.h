@@ -37,15 +37,6 @@ class L2Pinner final : public HostMemoryPinner {
   static constexpr size_t kPartBytes = size_t{64} << 20;
 
  private:
-  class PinTask final : public Task {
-   public:
-    explicit PinTask(L2Pinner& pinner) : pinner_(pinner) {}
-    void Run() override { pinner_.PinWaiting(); }
-
-   private:
-    L2Pinner& pinner_;
-  };
-
   // False: the executor's queue is full, and the caller calls PinWaiting, without the mutex.
   bool Post() HPS_REQUIRES(mutex_);
   void PinWaiting();
@@ -60,7 +51,7 @@ class L2Pinner final : public HostMemoryPinner {
   const std::vector<DeviceCache*> caches_;
   const uint64_t bytes_max_;
   Executor& executor_;
-  PinTask task_{*this};
+  FunctionTask task_{[this] { PinWaiting(); }};
   Mutex mutex_;
   CondVar pinning_ended_;
   uint64_t bytes_left_ HPS_GUARDED_BY(mutex_);

@@ -93,16 +93,6 @@ class LiveModel final : private EpochDomain::Waiter {
  private:
   friend class SnapshotPin;
 
-  // Frees what can be freed; one at a time.
-  class ReclaimTask final : public Task {
-   public:
-    explicit ReclaimTask(LiveModel& state) : state_(state) {}
-    void Run() override { state_.Reclaim(); }
-
-   private:
-    LiveModel& state_;
-  };
-
   struct Retired {
     std::unique_ptr<const ModelSnapshot> snapshot;
     uint64_t epoch = 0;  // when SafeEpoch reaches it no guard sees the snapshot
@@ -126,7 +116,7 @@ class LiveModel final : private EpochDomain::Waiter {
   // always sees the other.
   std::atomic<size_t> retired_count_{0};
   std::atomic<bool> reclaim_posted_{false};
-  ReclaimTask reclaim_task_{*this};
+  FunctionTask reclaim_task_{[this] { Reclaim(); }};  // one at a time
   mutable Mutex mutex_;
   std::unique_ptr<const ModelSnapshot> current_owned_ HPS_GUARDED_BY(mutex_);
   std::list<Retired> retired_ HPS_GUARDED_BY(mutex_);

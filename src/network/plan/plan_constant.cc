@@ -4,21 +4,10 @@
 
 #include "base/bytes.h"
 #include "base/macros.h"
+#include "types/row_convert.h"
 
 namespace hps {
 namespace {
-
-float HalfToFloat(uint16_t bits) {
-  const uint32_t sign = uint32_t{bits & 0x8000U} << 16;
-  const uint32_t exponent = (bits >> 10) & 0x1FU;
-  const uint32_t fraction = bits & 0x3FFU;
-  if (exponent == 0) {
-    const float value = static_cast<float>(fraction) * 0x1p-24F;
-    return sign != 0 ? -value : value;
-  }
-  const uint32_t wide = exponent == 31 ? 0xFFU : exponent + 112;
-  return std::bit_cast<float>(sign | (wide << 23) | (fraction << 13));
-}
 
 float FloatAt(const OnnxTensor& tensor, uint64_t i) {
   const std::byte* const at = tensor.bytes.data() + i * OnnxElementBytes(int32_t(tensor.element));
@@ -26,7 +15,7 @@ float FloatAt(const OnnxTensor& tensor, uint64_t i) {
     case OnnxElement::kFloat64:
       return static_cast<float>(LoadLittleEndian<double>(at));
     case OnnxElement::kFloat16:
-      return HalfToFloat(LoadLittleEndian<uint16_t>(at));
+      return std::bit_cast<float>(Float16ToFloat32Bits(LoadLittleEndian<uint16_t>(at)));
     case OnnxElement::kBfloat16:
       return std::bit_cast<float>(uint32_t{LoadLittleEndian<uint16_t>(at)} << 16);
     default:

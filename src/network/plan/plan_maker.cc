@@ -115,27 +115,6 @@ struct Life {
   int64_t end = -1;
 };
 
-template <typename Visit>
-void ForEachView(const PlanStep& step, Visit visit) {
-  if (const auto* elementwise = std::get_if<ElementwiseStep>(&step)) {
-    for (const ElementwiseEntry& entry : elementwise->entries) {
-      for (const PlanView& input : entry.inputs) visit(input);
-      visit(entry.output);
-    }
-  } else if (const auto* gemm = std::get_if<GemmStep>(&step)) {
-    visit(gemm->a), visit(gemm->out);
-  } else if (const auto* batched = std::get_if<BatchedGemmStep>(&step)) {
-    visit(batched->a), visit(batched->b), visit(batched->out);
-  } else if (const auto* pairs = std::get_if<PairsStep>(&step)) {
-    for (const PlanView& part : pairs->parts) visit(part);
-    visit(pairs->out);
-  } else if (const auto* reduce = std::get_if<ReduceStep>(&step)) {
-    visit(reduce->in), visit(reduce->out);
-  } else if (const auto* normalize = std::get_if<NormalizeStep>(&step)) {
-    visit(normalize->in), visit(normalize->out);
-  }
-}
-
 std::vector<Life> LivesOf(const DensePlan& plan) {
   std::vector<Life> lives(plan.buffers.size());
   const auto count = static_cast<int64_t>(plan.steps.size());

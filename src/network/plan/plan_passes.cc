@@ -9,31 +9,11 @@ namespace {
 
 using Visit = std::function<void(PlanView&)>;
 
-void VisitViews(PlanStep& step, const Visit& visit) {
-  if (auto* const elementwise = std::get_if<ElementwiseStep>(&step)) {
-    for (ElementwiseEntry& entry : elementwise->entries) {
-      for (PlanView& input : entry.inputs) visit(input);
-      visit(entry.output);
-    }
-  } else if (auto* const gemm = std::get_if<GemmStep>(&step)) {
-    visit(gemm->a), visit(gemm->out);
-  } else if (auto* const batched = std::get_if<BatchedGemmStep>(&step)) {
-    visit(batched->a), visit(batched->b), visit(batched->out);
-  } else if (auto* const pairs = std::get_if<PairsStep>(&step)) {
-    for (PlanView& part : pairs->parts) visit(part);
-    visit(pairs->out);
-  } else if (auto* const reduce = std::get_if<ReduceStep>(&step)) {
-    visit(reduce->in), visit(reduce->out);
-  } else if (auto* const normalize = std::get_if<NormalizeStep>(&step)) {
-    visit(normalize->in), visit(normalize->out);
-  }
-}
-
 void VisitBuffer(DensePlan& plan, uint32_t buffer, const Visit& visit) {
   const Visit only = [&](PlanView& view) {
     if (view.memory == PlanMemory::kBuffer && view.index == buffer) visit(view);
   };
-  for (PlanStep& step : plan.steps) VisitViews(step, only);
+  for (PlanStep& step : plan.steps) ForEachView(step, only);
   for (PlanView& output : plan.output_views) only(output);
 }
 

@@ -47,7 +47,7 @@ BatchQueue::Place BatchQueue::Remove(CallState& call, ModelQueue& queue) {
   queue.calls.Remove(&call);
   TakeKeys(queue, call.plan.key_count);
   NoteHead(queue);
-  if (queue.calls.empty()) RemoveModel(queue);
+  if (queue.calls.empty()) std::erase(models_, &queue);
   return {.waited = true};
 }
 
@@ -94,7 +94,7 @@ Deadline BatchQueue::next_due() const {
 }
 
 void BatchQueue::Append(CallState& call, ModelQueue& queue) {
-  if (queue.calls.empty()) PushModel(queue);
+  if (queue.calls.empty()) models_.push_back(&queue);
   call.is_waiting = true;
   queue.calls.Push(&call);
   AddKeys(queue, call.plan.key_count);
@@ -130,10 +130,7 @@ void BatchQueue::NoteHead(ModelQueue& queue) {
 void BatchQueue::TakeOverdue(TimePoint now, CallList* overdue) {
   if (now < first_deadline_ && !ended_) return;
   first_deadline_ = kNoDeadline;
-  ModelQueue* const end = last_model_;
-  for (bool more = first_model_ != nullptr; more;) {
-    ModelQueue* queue = PopModel();
-    more = queue != end;
+  for (ModelQueue* queue : models_) {
     for (size_t count = queue->calls.size(); count > 0; --count) {
       CallState* call = TakeHead(*queue);
       if (call->deadline <= now || ended_) {
@@ -146,8 +143,8 @@ void BatchQueue::TakeOverdue(TimePoint now, CallList* overdue) {
       first_deadline_ = std::min(first_deadline_, call->deadline);
     }
     NoteHead(*queue);
-    if (!queue->calls.empty()) PushModel(*queue);
   }
+  std::erase_if(models_, [](const ModelQueue* queue) { return queue->calls.empty(); });
 }
 
 bool BatchQueue::IsReady(const ModelQueue& queue, TimePoint now) const {
@@ -179,18 +176,14 @@ BatchQueue::Work BatchQueue::Next() {
   Work work;
   const TimePoint now = options_.clock->Now();
   TakeOverdue(now, &work.overdue);
-  if (free_slot_count_ > 0) {
-    ModelQueue* const end = last_model_;
-    for (bool more = first_model_ != nullptr; more;) {
-      ModelQueue* queue = PopModel();
-      more = queue != end;
-      if (IsReady(*queue, now)) {
-        work.slot = TakeSlot();
-        TakeBatch(*queue, now, &work);
-        more = false;
-      }
-      if (!queue->calls.empty()) PushModel(*queue);
-    }
+  for (auto turn = models_.begin(); free_slot_count_ > 0 && turn != models_.end(); ++turn) {
+    ModelQueue& queue = **turn;
+    if (!IsReady(queue, now)) continue;
+    work.slot = TakeSlot();
+    TakeBatch(queue, now, &work);
+    std::rotate(models_.begin(), turn + 1, models_.end());
+    if (queue.calls.empty()) models_.pop_back();
+    break;
   }
   Arm(std::min(first_deadline_, RipeAt()));
   return work;
@@ -200,7 +193,7 @@ BatchQueue::Work BatchQueue::Next() {
 Deadline BatchQueue::RipeAt() const {
   if (free_slot_count_ == 0) return kNoDeadline;
   Deadline ripe_at = kNoDeadline;
-  for (const ModelQueue* queue = first_model_; queue != nullptr; queue = queue->next)
+  for (const ModelQueue* queue : models_)
     ripe_at = std::min(ripe_at, queue->calls.head()->run_at + options_.wait_max);
   return ripe_at;
 }
@@ -210,31 +203,6 @@ void BatchQueue::Arm(Deadline due) {
   const bool is_earlier = due < due_;
   due_ = due;
   if (is_earlier) due_changed_.NotifyOne();
-}
-
-void BatchQueue::PushModel(ModelQueue& queue) {
-  queue.next = nullptr;
-  (first_model_ == nullptr ? first_model_ : last_model_->next) = &queue;
-  last_model_ = &queue;
-}
-
-ModelQueue* BatchQueue::PopModel() {
-  ModelQueue* queue = first_model_;
-  if (queue == nullptr) return nullptr;
-  first_model_ = queue->next;
-  if (first_model_ == nullptr) last_model_ = nullptr;
-  queue->next = nullptr;
-  return queue;
-}
-
-// Keeps the turns of the others.
-void BatchQueue::RemoveModel(const ModelQueue& queue) {
-  ModelQueue* const end = last_model_;
-  for (bool more = first_model_ != nullptr; more;) {
-    ModelQueue* const model = PopModel();
-    more = model != end;
-    if (model != &queue) PushModel(*model);
-  }
 }
 
 }  // namespace hps::server

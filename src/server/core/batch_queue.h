@@ -29,7 +29,6 @@ namespace hps::server {
 struct ModelQueue {
   CallList calls;
   uint64_t key_count = 0;
-  ModelQueue* next = nullptr;  // in the round of models with waiting calls
   // For statistics and refusals.
   std::atomic<uint64_t> depth{0};
   std::atomic<int64_t> head_since_ns{0};  // when the oldest call came, since Clock's epoch; 0: none
@@ -109,9 +108,6 @@ class BatchQueue {
   Work Next() HPS_REQUIRES(mutex_);
   Deadline RipeAt() const HPS_REQUIRES(mutex_);
   void Arm(Deadline due) HPS_REQUIRES(mutex_);
-  void PushModel(ModelQueue& queue) HPS_REQUIRES(mutex_);
-  ModelQueue* PopModel() HPS_REQUIRES(mutex_);
-  void RemoveModel(const ModelQueue& queue) HPS_REQUIRES(mutex_);
 
   const Options options_;
   std::atomic<uint64_t> waiting_keys_ = 0;  // of all models; written under the lock
@@ -122,8 +118,7 @@ class BatchQueue {
   size_t free_slot_count_ HPS_GUARDED_BY(mutex_) = 0;
   size_t turn_ HPS_GUARDED_BY(mutex_) = 0;  // whose slot is taken next, if it has a free one
   // Models with waiting calls, in the order of their turns.
-  ModelQueue* first_model_ HPS_GUARDED_BY(mutex_) = nullptr;
-  ModelQueue* last_model_ HPS_GUARDED_BY(mutex_) = nullptr;
+  std::vector<ModelQueue*> models_ HPS_GUARDED_BY(mutex_);
   // No waiting call is overdue before this.
   Deadline first_deadline_ HPS_GUARDED_BY(mutex_) = kNoDeadline;
   Deadline due_ HPS_GUARDED_BY(mutex_) = kNoDeadline;

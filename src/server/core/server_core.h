@@ -61,19 +61,6 @@ class ServerCore final : public StatisticsSource {
   ServerStatistics Snapshot() const override;
 
  private:
-  // Ends what is due, for as long as the core lives. It never looks up: the batches that have
-  // waited long enough go to `lookups_`.
-  class TimerTask final : public Task {
-   public:
-    explicit TimerTask(ServerCore& core) : core_(core) {}
-    void Run() override {
-      while (core_.engine_.AwaitDue()) core_.engine_.EndDue(core_.lookups_.get());
-    }
-
-   private:
-    ServerCore& core_;
-  };
-
   ServerCore(const Config& config, ModelManager& life_cycle, const Options& options);
 
   const Clock* const clock_;
@@ -84,7 +71,11 @@ class ServerCore final : public StatisticsSource {
   ModelDirectory models_;
   StoreRepository repository_;
   InferenceEngine engine_;
-  TimerTask timer_task_{*this};
+  // Ends what is due, for as long as the core lives. It never looks up: the batches that have
+  // waited long enough go to `lookups_`.
+  FunctionTask timer_task_{[this] {
+    while (engine_.AwaitDue()) engine_.EndDue(lookups_.get());
+  }};
   std::unique_ptr<WorkerPool> lookups_;  // null where no batch waits for more calls
   std::unique_ptr<WorkerPool> timer_;
 };

@@ -37,15 +37,6 @@ void CloseIfOpen(int fd) {
 
 }  // namespace
 
-class EventLoop::Worker final : public Task {
- public:
-  explicit Worker(EventLoop& loop) : loop_(loop) {}
-  void Run() override { loop_.Wait(); }
-
- private:
-  EventLoop& loop_;
-};
-
 EventLoop::EventLoop(const Options& options, Handler& handler)
     : options_(options), handler_(handler) {}
 
@@ -89,7 +80,7 @@ absl::Status EventLoop::Start(int listener) {
                                                      .thread_count = options_.thread_count,
                                                      .queue_max = options_.thread_count}));
   for (size_t i = 0; i < options_.thread_count; ++i) {
-    workers_.push_back(std::make_unique<Worker>(*this));
+    workers_.push_back(std::make_unique<FunctionTask>([loop = loop.get()] { loop->Wait(); }));
     HPS_RETURN_IF_ERROR(threads_->Post(workers_.back().get()));
   }
   return absl::OkStatus();

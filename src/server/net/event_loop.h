@@ -88,8 +88,6 @@ class EventLoop {
   void AcceptAgain(int listener);
 
  private:
-  class Worker;
-
   EventLoop(const Options& options, Handler& handler);
   void Wait();
   int Look(bool has_more, std::span<epoll_event> events);
@@ -108,7 +106,7 @@ class EventLoop {
   std::atomic<bool> is_woken_ = false;      // by an event that no thread has taken yet
   std::atomic<bool> is_later_set_ = false;  // the timer, whose event no thread has taken yet
   std::unique_ptr<WorkerPool> threads_;
-  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<std::unique_ptr<FunctionTask>> workers_;
 };
 
 }  // namespace hps::server
