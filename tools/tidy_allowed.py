@@ -11,8 +11,6 @@ ALLOWED = {
     ("volatile", "tests/server/device_faults.cu"): "a device reads what the host writes",
     ("sleep", "tests/server/device_faults.cu"): "waits for files",
     ("detach", "tests/server/device_faults.cu"): "it lives as long as the process",
-    ("thread", "src/update/kafka/kafka_producer.cc"): "one thread, owned and joined",
-    ("thread", "src/update/kafka/kafka_producer.h"): "one thread, owned and joined",
     ("thread", "src/update/kafka/topic_watcher.cc"): "one thread, owned and joined",
     ("thread", "src/update/kafka/topic_watcher.h"): "one thread, owned and joined",
     ("thread", "src/base/executor.cc"): "the pool owns and joins the process's threads",
