@@ -11,8 +11,6 @@ ALLOWED = {
     ("volatile", "tests/server/device_faults.cu"): "a device reads what the host writes",
     ("sleep", "tests/server/device_faults.cu"): "waits for files",
     ("detach", "tests/server/device_faults.cu"): "it lives as long as the process",
-    ("thread", "src/update/kafka/kafka_producer.cc"): "one thread, owned and joined",
-    ("thread", "src/update/kafka/kafka_producer.h"): "one thread, owned and joined",
     ("thread", "src/update/kafka/topic_watcher.cc"): "one thread, owned and joined",
     ("thread", "src/update/kafka/topic_watcher.h"): "one thread, owned and joined",
     ("thread", "src/base/executor.cc"): "the pool owns and joins the process's threads",
@@ -178,7 +176,7 @@ TESTED_BY = {
     "src/server/pages/metrics_test.cc": ["snapshot"],
     "src/l2_redis/redis_faults_test.cc": [
         "exchange", "redis_connection", "redis_node", "redis_socket"],
-    "src/update/kafka/kafka_source_test.cc": ["topic_watcher"],
+    "src/update/kafka/kafka_source_test.cc": ["message_arrival", "topic_watcher"],
     "src/network/cpu/openvino_network_test.cc": ["dense_network"],
     "tests/cli/serve_test.py": ["src/server/server"],
     "tests/triton/triton_test.py": [

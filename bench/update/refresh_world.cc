@@ -88,7 +88,7 @@ absl::Status RefreshWorld::Serve() {
   if (setting_.cache != nullptr) options.caches = {setting_.cache};
   HPS_ASSIGN_OR_RETURN(factory_, SessionFactory::Create(options));
   registry_ = std::make_unique<ModelRegistry>(factory_->epoch_domain(), *promote_);
-  helpers_ = TableApplier::RefreshHelpers(threads);
+  helpers_ = L1Refresh::Helpers(threads);
   teams_ = std::make_unique<ForkJoinPool>(ForkJoinPool::Options{
       .executor = fetch_.get(), .helpers_max = helpers_, .spin = options.helper_spin});
   HPS_RETURN_IF_ERROR(MakeTable());

@@ -36,6 +36,7 @@
 #include "tier/table_payload.h"
 #include "types/names.h"
 #include "types/row_convert.h"
+#include "update/l1_refresh.h"
 #include "update/update_service.h"
 
 namespace hps {
@@ -296,7 +297,7 @@ absl::Status OpenLevels(OpenMode mode, const DeviceCacheFactory& devices, bool i
   const size_t fetch_threads = store.fetch_executor->thread_count();
   store.refresh_teams = std::make_unique<ForkJoinPool>(
       ForkJoinPool::Options{.executor = store.fetch_executor.get(),
-                            .helpers_max = TableApplier::RefreshHelpers(fetch_threads),
+                            .helpers_max = L1Refresh::Helpers(fetch_threads),
                             .spin = config.threads.helper_spin});
   HPS_ASSIGN_OR_RETURN(store.updates,
                        UpdateService::Create({.registry = store.registry.get(),

@@ -22,33 +22,14 @@ constexpr size_t kSharedPollRecordsMax = 1000;
 
 absl::StatusOr<std::unique_ptr<SharedWriter>> SharedWriter::Start(const Options& options) {
   std::unique_ptr<SharedWriter> writer(new SharedWriter(options));
-  {
-    MutexLock lock(writer->mutex_);
-    writer->statistics_.enabled = true;
-  }
-  HPS_ASSIGN_OR_RETURN(writer->thread_, WorkerPool::Create({.name = "hps-shared", .queue_max = 1}));
-  HPS_RETURN_IF_ERROR(writer->thread_->Post(&writer->task_));
+  HPS_RETURN_IF_ERROR(
+      writer->thread_.Start("hps-shared", [&owner = *writer] { return owner.Step(); }));
   return writer;
-}
-
-SharedWriter::~SharedWriter() {
-  {
-    MutexLock lock(mutex_);
-    ending_ = true;
-    changed_.NotifyAll();
-  }
-  thread_.reset();
-  waiting_.clear();
 }
 
 SharedGroupStatistics SharedWriter::Statistics() const {
   MutexLock lock(mutex_);
   return statistics_;
-}
-
-bool SharedWriter::IsEnding() const {
-  MutexLock lock(mutex_);
-  return ending_;
 }
 
 size_t SharedWriter::Waiting::bytes() const {
@@ -57,13 +38,13 @@ size_t SharedWriter::Waiting::bytes() const {
   return sum;
 }
 
-bool SharedWriter::Step() {
+Duration SharedWriter::Step() {
   if (RealClock().Now() >= next_look_) {
     FollowTables();
     next_look_ = RealClock().Now() + options_.look_every;
   }
   if (RealClock().Now() >= next_publish_) Publish();
-  if (group_ == nullptr) return WaitFor(options_.look_every);
+  if (group_ == nullptr) return options_.look_every;
   absl::Status status;
   const Deadline end = DeadlineAfter(RealClock(), kWriteEvery);
   // A node that can't write for long is expelled from the group, and others take over.
@@ -80,16 +61,8 @@ bool SharedWriter::Step() {
         absl::StrCat("changes are not written into the shared level 2 now: ", TextForLog(status)));
   }
   is_failing_ = !status.ok();
-  return WaitFor(status.ok() && waiting_bytes_ == 0 ? Duration(0)
-                 : status.ok()                      ? Duration(kWriteEvery)
-                                                    : Duration(kSharedProblemWait));
-}
-
-bool SharedWriter::WaitFor(Duration wait) {
-  const Deadline end = DeadlineAfter(RealClock(), wait);
-  MutexLock lock(mutex_);
-  while (!ending_ && RealClock().Now() < end && changed_.WaitUntil(mutex_, end)) continue;
-  return !ending_;
+  if (!status.ok()) return kSharedProblemWait;
+  return waiting_bytes_ == 0 ? Duration(0) : Duration(kWriteEvery);
 }
 
 // Whether this node can write the table again: level 3 has applied one of the records that waited,
@@ -163,7 +136,7 @@ void SharedWriter::Take(std::vector<UpdateRecord> records) {
 absl::Status SharedWriter::WriteAll() {
   absl::Status status;
   for (auto& [place, waiting] : waiting_) {
-    while (!waiting.records.empty() && !IsEnding()) {
+    while (!waiting.records.empty() && !thread_.is_ending()) {
       const size_t before = waiting.records.size();
       const absl::Status written = WritePartition(place, waiting.records);
       status.Update(written);
@@ -201,7 +174,7 @@ absl::Status SharedWriter::WritePartition(const Place& place, std::deque<UpdateR
   behind.offset = from.offset + count;
   const DurableWrite change = DurableWriteOf(write, live->spec(), {&behind, 1});
   HPS_RETURN_IF_ERROR(live->shared()->WriteChange(
-      {.write = &change, .from = {&from, 1}, .ends = [this] { return IsEnding(); }}));
+      {.write = &change, .from = {&from, 1}, .ends = [this] { return thread_.is_ending(); }}));
   group_->Commit(place.first, {&behind, 1});
   progress_at_ = RealClock().Now();
   for (size_t i = 0; i < count; ++i) {

@@ -27,8 +27,8 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
-#include "base/executor.h"
 #include "base/mutex.h"
+#include "base/step_thread.h"
 #include "hps/update_statistics.h"
 #include "serving/model_registry.h"
 #include "update/shared_group.h"
@@ -47,26 +47,14 @@ class SharedWriter {
     Duration look_every = std::chrono::milliseconds(500);  // for tables
     Duration stands_after = std::chrono::seconds(2);       // without a write, while memory is full
   };
-  // Starts the thread. Errors: RESOURCE_EXHAUSTED.
+  // Starts the thread. It ends after the write that is under way. Errors: RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<SharedWriter>> Start(const Options& options);
-  // Ends after the write that is under way.
-  ~SharedWriter();
   SharedWriter(const SharedWriter&) = delete;
   SharedWriter& operator=(const SharedWriter&) = delete;
 
   SharedGroupStatistics Statistics() const;
 
  private:
-  class WriteTask final : public Task {
-   public:
-    explicit WriteTask(SharedWriter& writer) : writer_(writer) {}
-    void Run() override {
-      while (writer_.Step()) continue;
-    }
-
-   private:
-    SharedWriter& writer_;
-  };
   // When this changes, the offsets of a table's records mean other records.
   struct TableState {
     Incarnation incarnation = 0;
@@ -90,10 +78,7 @@ class SharedWriter {
 
   explicit SharedWriter(const Options& options) : options_(options) {}
 
-  bool Step();
-  bool IsEnding() const;
-  // False: the writer ends.
-  bool WaitFor(Duration wait);
+  Duration Step();  // how long to wait then
   static bool GoesOn(const LeftTable& left, const TableState& state,
                      std::span<const StreamPosition> applied);
   Tables SharedTables() const;
@@ -125,12 +110,9 @@ class SharedWriter {
   bool is_failing_ = false;
 
   mutable Mutex mutex_;
-  CondVar changed_;
-  bool ending_ HPS_GUARDED_BY(mutex_) = false;
-  SharedGroupStatistics statistics_ HPS_GUARDED_BY(mutex_);
+  SharedGroupStatistics statistics_ HPS_GUARDED_BY(mutex_) = {.enabled = true};
 
-  WriteTask task_{*this};
-  std::unique_ptr<WorkerPool> thread_;  // declared last, so it ends first
+  StepThread thread_;  // declared last, so it ends first
 };
 
 }  // namespace hps

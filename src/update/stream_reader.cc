@@ -21,28 +21,24 @@ constexpr auto kProblemWait = std::chrono::seconds(1);
 constexpr auto kApplyWaitMax = std::chrono::milliseconds(200);
 constexpr auto kRetryWaitMin = std::chrono::milliseconds(50);
 constexpr auto kRetryWaitMax = std::chrono::seconds(2);
-// Longest wait for the stream's answer to Committed: the reading thread does nothing else
-// meanwhile.
-constexpr auto kCommittedWaitMax = std::chrono::seconds(2);
-
-double Seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 // The positions of the newest generation. A topic that was made again with fewer partitions leaves
 // positions of older generations.
-std::vector<StreamPosition> NewestPositions(const std::vector<StreamPosition>& positions) {
+std::vector<StreamPosition> NewestPositions(std::vector<StreamPosition> positions) {
   uint16_t newest = 0;
   for (const StreamPosition& position : positions) newest = std::max(newest, position.generation);
-  std::vector<StreamPosition> kept;
-  for (const StreamPosition& position : positions) {
-    if (position.generation == newest) kept.push_back(position);
-  }
-  return kept;
+  std::erase_if(positions, [&](const StreamPosition& p) { return p.generation != newest; });
+  return positions;
 }
 
 bool TakesDirectChanges(const TableInfo& info) {
-  return std::any_of(
-      info.positions.begin(), info.positions.end(),
-      [](const StreamPosition& position) { return position.generation == kDirectGeneration; });
+  return std::ranges::count(info.positions, kDirectGeneration, &StreamPosition::generation) > 0;
+}
+
+bool Matches(const std::string& table, const std::vector<std::string>& patterns) {
+  return std::ranges::any_of(patterns, [&](const std::string& pattern) {
+    return fnmatch(pattern.c_str(), table.c_str(), 0) == 0;
+  });
 }
 
 void LogEvent(const UpdateEvent& event) {
@@ -56,43 +52,25 @@ void LogEvent(const UpdateEvent& event) {
 
 }  // namespace
 
-StreamReader::StreamReader(std::unique_ptr<UpdateSource> source,
-                           std::unique_ptr<ParkedMessages> parked, const Options& options)
-    : options_(options), parked_(std::move(parked)), source_(std::move(source)) {
-  MutexLock lock(mutex_);
-  statistics_.enabled = true;
-  statistics_.recovering = true;
-}
-
 absl::StatusOr<std::unique_ptr<StreamReader>> StreamReader::Start(
     std::unique_ptr<UpdateSource> source, std::unique_ptr<ParkedMessages> parked,
     const Options& options) {
   std::unique_ptr<StreamReader> reader(
       new StreamReader(std::move(source), std::move(parked), options));
-  HPS_ASSIGN_OR_RETURN(reader->thread_, WorkerPool::Create({.name = "hps-stream", .queue_max = 1}));
-  HPS_RETURN_IF_ERROR(reader->thread_->Post(&reader->task_));
+  HPS_RETURN_IF_ERROR(
+      reader->thread_.Start("hps-stream", [&owner = *reader] { return owner.Step(); }));
   return reader;
-}
-
-StreamReader::~StreamReader() {
-  {
-    MutexLock lock(mutex_);
-    ending_ = true;
-    changed_.NotifyAll();
-  }
-  thread_.reset();
-  tables_.clear();  // their records end before their source
 }
 
 void StreamReader::AwaitReady() {
   MutexLock lock(mutex_);
-  while (statistics_.recovering && waits_) changed_.Wait(mutex_);
+  while (statistics_.recovering && waits_) ready_.Wait(mutex_);
 }
 
 void StreamReader::StopWaiting() {
   MutexLock lock(mutex_);
   waits_ = false;
-  changed_.NotifyAll();
+  ready_.NotifyAll();
 }
 
 StreamStatistics StreamReader::Statistics() const {
@@ -108,9 +86,7 @@ StreamStatistics StreamReader::Statistics() const {
   return statistics;
 }
 
-// False: the reader ends.
-bool StreamReader::Step() {
-  if (IsEnding()) return false;
+Duration StreamReader::Step() {
   const TimePoint now = RealClock().Now();
   if (now >= next_look_) {
     next_look_ = now + options_.look_every;
@@ -118,27 +94,12 @@ bool StreamReader::Step() {
   }
   FollowRecovery();
   absl::StatusOr<UpdateBatch> batch = source_->Poll(std::min(next_look_, now + kPollMax));
-  problem_ = batch.ok() ? "" : std::string(batch.status().message());
-  if (batch.ok()) {
-    Distribute(*std::move(batch));
-  } else {
-    WaitFor(kProblemWait);
-  }
+  problem_ = std::string(batch.status().message());
+  const Duration wait = batch.ok() ? Duration(0) : Duration(kProblemWait);
+  if (batch.ok()) Distribute(*std::move(batch));
   ApplyAll();
   if (RealClock().Now() >= next_publish_) Publish();
-  return true;
-}
-
-void StreamReader::WaitFor(Duration wait) {
-  const Deadline end = DeadlineAfter(RealClock(), wait);
-  MutexLock lock(mutex_);
-  while (!ending_ && changed_.WaitUntil(mutex_, end)) continue;
-}
-
-bool StreamReader::Matches(const std::string& table) const {
-  return std::any_of(
-      options_.tables.begin(), options_.tables.end(),
-      [&](const std::string& pattern) { return fnmatch(pattern.c_str(), table.c_str(), 0) == 0; });
+  return wait;
 }
 
 // Follows the store: tables come, go, and are imported again.
@@ -152,13 +113,12 @@ void StreamReader::FindTables() {
     const auto known = tables_.find(name);
     if (known != tables_.end() && known->second.table->incarnation() == info.incarnation) continue;
     if (known != tables_.end()) Forget(name);
-    if (Matches(name)) Subscribe(info);
+    if (Matches(name, options_.tables)) Subscribe(info);
   }
-  std::vector<std::string> gone;
-  for (const auto& [name, entry] : tables_) {
-    if (!names.contains(name)) gone.push_back(name);
+  for (auto entry = tables_.begin(); entry != tables_.end();) {
+    const std::string name = (entry++)->first;
+    if (!names.contains(name)) Forget(name);
   }
-  for (const std::string& name : gone) Forget(name);
 }
 
 void StreamReader::Subscribe(const TableInfo& info) {
@@ -185,14 +145,14 @@ void StreamReader::Subscribe(const TableInfo& info) {
   }
   Entry& entry = tables_[name];
   entry.table = std::make_unique<StreamTable>(newest, **applier, *parked_);
-  entry.had_positions = !newest.positions.empty();
+  if (!newest.positions.empty()) recovery_.Add(*entry.table);
   entry.retry_wait = kRetryWaitMin;
 }
 
 void StreamReader::Forget(const std::string& name) {
   source_->Unsubscribe(name).IgnoreError();
+  recovery_.Forget(name);
   tables_.erase(name);
-  std::erase_if(targets_, [&](const auto& target) { return target.first.first == name; });
 }
 
 void StreamReader::Distribute(UpdateBatch batch) {
@@ -213,33 +173,28 @@ void StreamReader::ApplyAll() {
     if (!entry.table->is_idle() && RealClock().Now() >= entry.retry_at) names.push_back(name);
   }
   for (const std::string& name : names) {
-    if (IsEnding()) return;
+    if (thread_.is_ending()) return;
     Apply(tables_.at(name));
   }
-}
-
-bool StreamReader::IsEnding() const {
-  MutexLock lock(mutex_);
-  return ending_;
 }
 
 void StreamReader::Apply(Entry& entry) {
   StreamTable& table = *entry.table;
   const std::string name = table.name();
   // A paused table is tried without a wait, so that the others go on.
-  const Duration wait = entry.is_paused ? Duration(0) : Duration(kApplyWaitMax);
+  const Duration wait = entry.why.empty() ? Duration(kApplyWaitMax) : Duration(0);
   const absl::Status status = table.Apply(DeadlineAfter(RealClock(), wait));
-  if (recovery_ == Recovery::kDone) CommitHint(table);
+  if (recovery_.is_done()) CommitHint(table);
   if (absl::IsFailedPrecondition(status) || absl::IsNotFound(status)) {
     LogInfo(absl::StrCat("update stream of table '", name, "': ", TextForLog(status)));
     Forget(name);  // the next look finds out what the table is now
     return;
   }
   if (!status.ok()) return Pause(entry, status);
-  if (!entry.is_paused) return;
-  entry.is_paused = false;
+  if (entry.why.empty()) return;
+  entry.why.clear();
   entry.retry_wait = kRetryWaitMin;
-  source_->Resume(name, UpdateSource::kAllPartitions).IgnoreError();
+  source_->SetPaused(name, UpdateSource::kAllPartitions, false).IgnoreError();
   LogInfo(absl::StrCat("update stream of table '", name, "': goes on"));
 }
 
@@ -251,91 +206,29 @@ void StreamReader::CommitHint(const StreamTable& table) {
 }
 
 void StreamReader::Pause(Entry& entry, const absl::Status& why) {
+  const bool was_paused = !entry.why.empty();
   entry.why = absl::IsResourceExhausted(why) ? "disk_full" : "unavailable";
   entry.retry_at = RealClock().Now() + entry.retry_wait;
   entry.retry_wait = std::min<Duration>(2 * entry.retry_wait, kRetryWaitMax);
-  if (entry.is_paused) return;
-  entry.is_paused = true;
-  source_->Pause(entry.table->name(), UpdateSource::kAllPartitions).IgnoreError();
+  if (was_paused) return;
+  source_->SetPaused(entry.table->name(), UpdateSource::kAllPartitions, true).IgnoreError();
   LogWarning(absl::StrCat("update stream of table '", entry.table->name(),
                           "': paused, will be tried again: ", TextForLog(why)));
 }
 
 void StreamReader::FollowRecovery() {
-  if (recovery_ == Recovery::kDone) return;
-  if (recovery_ == Recovery::kAsking) AskHowFar();
-  if (recovery_ == Recovery::kCatchingUp) {
-    std::erase_if(targets_, [&](const auto& target) {
-      const auto& [where, offset] = target;
-      const auto& positions = tables_.at(where.first).table->positions();
-      const auto position = positions.find(where.second);
-      return position != positions.end() && position->second.offset >= offset;
-    });
-    if (targets_.empty()) return EndRecovery();
+  if (recovery_.is_done()) return;
+  recovery_.Follow();
+  if (recovery_.is_done()) {
+    for (const auto& [name, entry] : tables_) CommitHint(*entry.table);
   }
-  if (RealClock().Now() < started_at_ + options_.ready_wait_max) return;
-  unverified_ = absl::StrCat("the update stream did not answer or was not caught up with within ",
-                             Seconds(options_.ready_wait_max), " s");
-  EndRecovery();
-}
-
-// Finds the offsets that the stream was told before the start and that lie beyond the positions in
-// level 3: level 3 has lost the changes between.
-void StreamReader::AskHowFar() {
-  targets_.clear();
-  unverified_.clear();
-  for (const auto& [name, entry] : tables_) {
-    if (!entry.had_positions) continue;  // nothing was applied since its import
-    const absl::StatusOr<bool> verifies = AskHowFarOf(name, *entry.table);
-    if (!verifies.ok() && !IsMissing(name)) return;  // asked again in the next step
-    if (verifies.value_or(false)) continue;
-    unverified_ = absl::StrCat("the brokers have no offsets of this node for table '", name, "'");
-  }
-  recovery_ = Recovery::kCatchingUp;
-  uint64_t records = 0;
-  for (const auto& [where, offset] : targets_)
-    records += offset - tables_.at(where.first).table->positions().at(where.second).offset;
-  if (records == 0) return;
-  LogWarning(absl::StrCat("the store had lost its last changes: ", records,
-                          " records of the update stream are applied again"));
+  const StreamRecovery::Result& result = recovery_.result();
   MutexLock lock(mutex_);
-  statistics_.recovery_records = records;
-}
-
-// False: the stream was told nothing of the table.
-absl::StatusOr<bool> StreamReader::AskHowFarOf(const std::string& name, const StreamTable& table) {
-  HPS_ASSIGN_OR_RETURN(const std::vector<StreamPosition> committed,
-                       source_->Committed(name, DeadlineAfter(RealClock(), kCommittedWaitMax)));
-  for (const StreamPosition& hint : committed) {
-    const auto position = table.positions().find(hint.partition);
-    if (position == table.positions().end() || position->second.generation != hint.generation ||
-        position->second.offset >= hint.offset) {
-      continue;
-    }
-    targets_[{name, hint.partition}] = hint.offset;
-  }
-  return !committed.empty();
-}
-
-// Whether the stream has said that the table has no topic.
-bool StreamReader::IsMissing(const std::string& name) const {
-  const std::vector<std::string> missing = source_->Statistics().missing_topics;
-  return std::find(missing.begin(), missing.end(), name) != missing.end();
-}
-
-void StreamReader::EndRecovery() {
-  recovery_ = Recovery::kDone;
-  targets_.clear();
-  for (const auto& [name, entry] : tables_) CommitHint(*entry.table);
-  if (!unverified_.empty()) {
-    LogWarning(
-        absl::StrCat(unverified_, ": the last changes before the start may be missing for now"));
-  }
-  MutexLock lock(mutex_);
-  statistics_.recovering = false;
-  statistics_.recovery_unverified = !unverified_.empty();
-  statistics_.recovery_seconds = Seconds(RealClock().Now() - started_at_);
-  changed_.NotifyAll();
+  statistics_.recovering = !recovery_.is_done();
+  statistics_.recovery_unverified = result.is_unverified;
+  statistics_.recovery_seconds = result.seconds;
+  statistics_.recovery_records = result.records;
+  ready_.NotifyAll();
 }
 
 // Makes what the reading thread knows visible to Statistics.
@@ -371,7 +264,7 @@ void StreamReader::Publish() {
   for (const auto& [name, entry] : tables_) {
     to.records_lost += entry.table->records_lost();
     if (entry.table->records_lost() > 0) to.stale_tables.push_back(name);
-    if (entry.is_paused) to.paused.emplace_back(name, entry.why);
+    if (!entry.why.empty()) to.paused.emplace_back(name, entry.why);
   }
 }
 

@@ -5,8 +5,8 @@
 // the import says. A table that cannot be written (its model is being loaded, the disk is full) is
 // paused and tried again; the others go on.
 //
-// A power cut may have cost the node its last changes. So after a start it asks the stream how far
-// it had been, and AwaitReady waits until these changes have been applied again.
+// A power cut may have cost the node its last changes. AwaitReady waits until they have been
+// applied again (update/stream_recovery.h).
 //
 // Thread-safe. Must end before what it borrows.
 #pragma once
@@ -23,11 +23,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
-#include "base/executor.h"
 #include "base/mutex.h"
+#include "base/step_thread.h"
 #include "hps/update_statistics.h"
 #include "tier/durable_tier.h"
 #include "update/parked_messages.h"
+#include "update/stream_recovery.h"
 #include "update/stream_table.h"
 #include "update/update_service.h"
 #include "update/update_source.h"
@@ -43,12 +44,10 @@ class StreamReader {
     Duration ready_wait_max = std::chrono::seconds(30);
     Duration look_every = std::chrono::seconds(1);  // for new tables and imports
   };
-  // Starts the thread. Errors: RESOURCE_EXHAUSTED.
+  // Starts the thread. It ends after the write that is under way. Errors: RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<StreamReader>> Start(std::unique_ptr<UpdateSource> source,
                                                              std::unique_ptr<ParkedMessages> parked,
                                                              const Options& options);
-  // Ends after the write that is under way.
-  ~StreamReader();
   StreamReader(const StreamReader&) = delete;
   StreamReader& operator=(const StreamReader&) = delete;
 
@@ -63,31 +62,18 @@ class StreamReader {
  private:
   struct Entry {
     std::unique_ptr<StreamTable> table;
-    bool had_positions = false;  // level 3 had some when the stream was begun
-    bool is_paused = false;
-    std::string why;  // it is paused
+    std::string why;  // it is paused; empty: it is not
     TimePoint retry_at{};
     Duration retry_wait{};
   };
-  class ReadTask final : public Task {
-   public:
-    explicit ReadTask(StreamReader& reader) : reader_(reader) {}
-    void Run() override {
-      while (reader_.Step()) continue;
-    }
-
-   private:
-    StreamReader& reader_;
-  };
-  enum class Recovery { kAsking, kCatchingUp, kDone };
-
   StreamReader(std::unique_ptr<UpdateSource> source, std::unique_ptr<ParkedMessages> parked,
-               const Options& options);
+               const Options& options)
+      : options_(options),
+        parked_(std::move(parked)),
+        source_(std::move(source)),
+        recovery_(*source_, options.ready_wait_max) {}
 
-  bool Step();
-  bool IsEnding() const;
-  void WaitFor(Duration wait);
-  bool Matches(const std::string& table) const;
+  Duration Step();  // how long to wait then
   void FindTables();
   void Subscribe(const TableInfo& info);
   void Forget(const std::string& name);
@@ -97,36 +83,27 @@ class StreamReader {
   void CommitHint(const StreamTable& table);
   void Pause(Entry& entry, const absl::Status& why);
   void FollowRecovery();
-  void AskHowFar();
-  absl::StatusOr<bool> AskHowFarOf(const std::string& name, const StreamTable& table);
-  bool IsMissing(const std::string& name) const;
-  void EndRecovery();
   void Publish();
 
   const Options options_;
-  const TimePoint started_at_ = RealClock().Now();
   const std::unique_ptr<ParkedMessages> parked_;
 
   // Of the reading thread:
-  std::unique_ptr<UpdateSource> source_;
-  std::map<std::string, Entry> tables_;
+  const std::unique_ptr<UpdateSource> source_;
+  std::map<std::string, Entry> tables_;         // their records end before their source
   std::map<std::string, Incarnation> refused_;  // tables that take direct changes
   TimePoint next_look_{};
   TimePoint next_publish_{};
   std::string problem_;  // of the last Poll
-  Recovery recovery_ = Recovery::kAsking;
-  // Positions that the node had reached before its start, by table and partition.
-  std::map<std::pair<std::string, uint32_t>, uint64_t> targets_;
-  std::string unverified_;  // why the recovery verifies nothing; empty = it does
+  StreamRecovery recovery_;
 
   mutable Mutex mutex_;
-  CondVar changed_;
-  bool ending_ HPS_GUARDED_BY(mutex_) = false;
+  CondVar ready_;
   bool waits_ HPS_GUARDED_BY(mutex_) = true;
-  StreamStatistics statistics_ HPS_GUARDED_BY(mutex_);
+  StreamStatistics statistics_ HPS_GUARDED_BY(mutex_) = {
+      .enabled = true, .problem = {}, .recovering = true};
 
-  ReadTask task_{*this};
-  std::unique_ptr<WorkerPool> thread_;  // declared last, so it ends first
+  StepThread thread_;  // declared last, so it ends first
 };
 
 }  // namespace hps

@@ -27,16 +27,11 @@ absl::Status NoSuchTable(const std::string& table, const DurableStore& store) {
 
 absl::StatusOr<std::unique_ptr<UpdateService>> UpdateService::Create(const Options& options) {
   std::unique_ptr<UpdateService> service(new UpdateService(options));
-  HPS_ASSIGN_OR_RETURN(service->refresher_,
-                       WorkerPool::Create({.name = "hps-refresh", .queue_max = 1}));
-  HPS_RETURN_IF_ERROR(service->refresher_->Post(&service->refresh_task_));
+  HPS_RETURN_IF_ERROR(service->refresher_.Start("hps-refresh", [&owner = *service] {
+    owner.RefreshNow();
+    return owner.options_.refresh_interval;
+  }));
   return service;
-}
-
-UpdateService::~UpdateService() {
-  MutexLock lock(mutex_);
-  ending_ = true;
-  ending_changed_.NotifyAll();
 }
 
 absl::StatusOr<TableApplier*> UpdateService::ApplierOf(const std::string& table) {
@@ -95,15 +90,6 @@ void UpdateService::RefreshNow() {
         absl::StrCat("level 1 of table '", applier->table(),
                      "' was not refreshed, the next cycle tries again: ", TextForLog(status)));
   }
-}
-
-bool UpdateService::AwaitCycle() {
-  const Deadline next = DeadlineAfter(RealClock(), options_.refresh_interval);
-  MutexLock lock(mutex_);
-  while (!ending_) {
-    if (!ending_changed_.WaitUntil(mutex_, next)) return !ending_;
-  }
-  return false;
 }
 
 std::vector<TableApplier*> UpdateService::appliers() const {

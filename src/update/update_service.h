@@ -12,9 +12,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
-#include "base/executor.h"
 #include "base/fork_join_team.h"
 #include "base/mutex.h"
+#include "base/step_thread.h"
 #include "hps/statistics.h"
 #include "serving/model_registry.h"
 #include "tier/durable_tier.h"
@@ -33,7 +33,6 @@ class UpdateService {
   };
   // Starts the thread. Errors: RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<UpdateService>> Create(const Options& options);
-  ~UpdateService();
   UpdateService(const UpdateService&) = delete;
   UpdateService& operator=(const UpdateService&) = delete;
 
@@ -56,33 +55,17 @@ class UpdateService {
   UpdateStatistics Statistics() const;
 
  private:
-  class RefreshTask final : public Task {
-   public:
-    explicit RefreshTask(UpdateService& service) : service_(service) {}
-    void Run() override {
-      while (service_.AwaitCycle()) service_.RefreshNow();
-    }
-
-   private:
-    UpdateService& service_;
-  };
-
   explicit UpdateService(const Options& options) : options_(options), group_sync_(*options.store) {}
 
-  // False: the service ends.
-  bool AwaitCycle();
   std::vector<TableApplier*> appliers() const;
 
   const Options options_;
   GroupSync group_sync_;
   TableApplier::LevelFreshness freshness_;
   mutable Mutex mutex_;
-  CondVar ending_changed_;
-  bool ending_ HPS_GUARDED_BY(mutex_) = false;
   std::map<std::string, std::unique_ptr<TableApplier>> appliers_ HPS_GUARDED_BY(mutex_);
   std::map<std::string, bool> refreshing_ HPS_GUARDED_BY(mutex_);  // by model
-  RefreshTask refresh_task_{*this};
-  std::unique_ptr<WorkerPool> refresher_;  // declared last, so it ends first
+  StepThread refresher_;  // declared last, so it ends first
 };
 
 }  // namespace hps

@@ -72,10 +72,8 @@ HistorySample TakeSample(const StatisticsSource& statistics, const Store& store)
 absl::StatusOr<std::unique_ptr<History>> History::Start(const StatisticsSource& statistics,
                                                         const Store& store, Duration period) {
   std::unique_ptr<History> history(new History(statistics, store, period));
-  HPS_ASSIGN_OR_RETURN(
-      history->thread_,
-      WorkerPool::Create({.name = "hps-history", .thread_count = 1, .queue_max = 1}));
-  HPS_RETURN_IF_ERROR(history->thread_->Post(&history->sampler_));
+  HPS_RETURN_IF_ERROR(
+      history->thread_.Start("hps-history", [&owner = *history] { return owner.Sample(); }));
   return history;
 }
 
@@ -84,19 +82,13 @@ History::History(const StatisticsSource& statistics, const Store& store, Duratio
   ring_.reserve(kSamplesMax);
 }
 
-History::~History() {
-  stop_.CountDown();
-  thread_.reset();
-}
-
-void History::Sampler::Run() {
-  do {
-    try {
-      history_.Add(TakeSample(history_.statistics_, history_.store_));
-    } catch (const std::bad_alloc&) {
-      // A gap in the charts is better than a server that ends.
-    }
-  } while (!history_.stop_.WaitUntil(DeadlineAfter(RealClock(), history_.period_)));
+Duration History::Sample() {
+  try {
+    Add(TakeSample(statistics_, store_));
+  } catch (const std::bad_alloc&) {
+    // A gap in the charts is better than a server that ends.
+  }
+  return period_;
 }
 
 void History::Add(const HistorySample& sample) {

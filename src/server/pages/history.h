@@ -19,8 +19,8 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
-#include "base/executor.h"
 #include "base/mutex.h"
+#include "base/step_thread.h"
 #include "hps/store.h"
 #include "server/core/protocol_server.h"
 #include "server/core/server_statistics.h"
@@ -54,23 +54,14 @@ class History {
   static absl::StatusOr<std::unique_ptr<History>> Start(const StatisticsSource& statistics,
                                                         const Store& store,
                                                         Duration period = kPeriod);
-  ~History();
 
   // The oldest sample goes if the ring is full.
   void Add(const HistorySample& sample) HPS_EXCLUDES(mutex_);
   std::string JsonText() const HPS_EXCLUDES(mutex_);
 
  private:
-  class Sampler final : public Task {
-   public:
-    explicit Sampler(History& history) : history_(history) {}
-    void Run() override;
-
-   private:
-    History& history_;
-  };
-
   History(const StatisticsSource& statistics, const Store& store, Duration period);
+  Duration Sample();
 
   const StatisticsSource& statistics_;
   const Store& store_;
@@ -78,9 +69,7 @@ class History {
   mutable Mutex mutex_;
   std::vector<HistorySample> ring_ HPS_GUARDED_BY(mutex_);
   size_t next_ HPS_GUARDED_BY(mutex_) = 0;  // where the next sample goes, once the ring is full
-  Latch stop_{1};
-  Sampler sampler_{*this};
-  std::unique_ptr<WorkerPool> thread_;
+  StepThread thread_;                       // declared last, so it ends first
 };
 
 }  // namespace hps::server

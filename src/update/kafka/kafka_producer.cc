@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
@@ -108,18 +107,12 @@ absl::Status KafkaProducer::Connect() {
   keys_max_ = UpdateKeysIn(options_.table, UpdateKind::kUpsert, options_.message_bytes);
   deletes_max_ = UpdateKeysIn(options_.table, UpdateKind::kDelete, options_.message_bytes);
   HPS_CHECK(keys_max_ > 0 && deletes_max_ > 0);
-  try {
-    thread_ = std::thread([this] { Serve(); });
-  } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the producer's thread can't be started: ", error.what()));
-  }
-  return absl::OkStatus();
+  next_check_ = RealClock().Now() + kCheckEvery;
+  return thread_.Start("hps-produce", [this] { return Serve(); });
 }
 
 KafkaProducer::~KafkaProducer() {
-  stopping_.store(true);
-  if (thread_.joinable()) thread_.join();
+  thread_.End();
   if (client_ == nullptr) return;
   // Every message that is left is given back.
   rd_kafka_purge(client_->handle(), RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
@@ -255,22 +248,20 @@ void KafkaProducer::TakeDelivery(const rd_kafka_message_t& report) {
     counts_.bytes_delivered += message->payload.size();
   } else {
     ++counts_.messages_failed;
-    ++failed_messages_;
+    ++failures_.messages;
     counts_.rows_failed += message->keys.size();
-    failed_rows_ += message->keys.size();
-    if (first_failure_.ok()) first_failure_ = std::move(status);
+    failures_.rows += message->keys.size();
+    failures_.first.Update(std::move(status));
   }
   delivered_.NotifyAll();
 }
 
 absl::Status KafkaProducer::TakeFailures() {
-  if (failed_messages_ == 0) return absl::OkStatus();
-  absl::Status status(first_failure_.code(),
-                      absl::StrCat(std::string(first_failure_.message()), " (", failed_messages_,
-                                   " messages with ", failed_rows_, " rows failed)"));
-  first_failure_ = absl::OkStatus();
-  failed_messages_ = failed_rows_ = 0;
-  return status;
+  const Failures failures = std::exchange(failures_, {});
+  if (failures.messages == 0) return absl::OkStatus();
+  return {failures.first.code(),
+          absl::StrCat(std::string(failures.first.message()), " (", failures.messages,
+                       " messages with ", failures.rows, " rows failed)")};
 }
 
 absl::Status KafkaProducer::Flush(std::chrono::milliseconds timeout) {
@@ -296,15 +287,15 @@ UpdateProducerStatistics KafkaProducer::Statistics() const {
   return counts_;
 }
 
-void KafkaProducer::Serve() {
-  TimePoint next_check = RealClock().Now() + kCheckEvery;
-  while (!stopping_.load()) {
-    rd_kafka_poll(client_->handle(), static_cast<int>(kServeEvery.count()));
-    SendLingering();
-    if (RealClock().Now() < next_check) continue;
+// Waits in librdkafka.
+Duration KafkaProducer::Serve() {
+  rd_kafka_poll(client_->handle(), static_cast<int>(kServeEvery.count()));
+  SendLingering();
+  if (RealClock().Now() >= next_check_) {
     CheckPartitionCount();
-    next_check = RealClock().Now() + kCheckEvery;
+    next_check_ = RealClock().Now() + kCheckEvery;
   }
+  return {};
 }
 
 void KafkaProducer::SendLingering() {

@@ -6,15 +6,14 @@
 // topic still has the number of partitions that it began with.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "base/step_thread.h"
 #include "hps/update_producer.h"
 #include "update/kafka/kafka_client.h"
 #include "update/update_message.h"
@@ -45,6 +44,12 @@ class KafkaProducer final : public UpdateProducer {
     std::vector<Key> keys{};
     std::vector<std::byte> rows{};
   };
+  // Messages that were not delivered since the last Flush.
+  struct Failures {
+    absl::Status first;
+    uint64_t messages = 0;
+    uint64_t rows = 0;
+  };
   // On its way: librdkafka holds it as the message's opaque.
   struct SentMessage {
     UpdateKind kind = UpdateKind::kUpsert;
@@ -63,7 +68,7 @@ class KafkaProducer final : public UpdateProducer {
   absl::Status WaitForRoom(size_t bytes, Deadline deadline) HPS_REQUIRES(mutex_);
   absl::Status TakeFailures() HPS_REQUIRES(mutex_);
   void TakeDelivery(const rd_kafka_message_t& message);
-  void Serve();
+  Duration Serve();
   void SendLingering() HPS_EXCLUDES(mutex_);
   void CheckPartitionCount();
 
@@ -80,12 +85,10 @@ class KafkaProducer final : public UpdateProducer {
   size_t messages_sent_ HPS_GUARDED_BY(mutex_) = 0;  // and neither delivered nor failed
   // Why no more is taken: another number of partitions, a deleted topic, a fatal error.
   absl::Status ended_ HPS_GUARDED_BY(mutex_);
-  absl::Status first_failure_ HPS_GUARDED_BY(mutex_);  // since the last Flush
-  uint64_t failed_messages_ HPS_GUARDED_BY(mutex_) = 0;
-  uint64_t failed_rows_ HPS_GUARDED_BY(mutex_) = 0;
+  Failures failures_ HPS_GUARDED_BY(mutex_);
 
-  std::atomic<bool> stopping_{false};
-  std::thread thread_;
+  TimePoint next_check_{};  // of the thread
+  StepThread thread_;
 };
 
 }  // namespace hps
