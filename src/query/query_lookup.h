@@ -43,11 +43,11 @@ struct QueryLookup {
   // `place` is the index of a miss where the query is staged, else a position; `row` is in the
   // table's dtype, null = the default row.
   void Answer(size_t place, KeyStatus key_status, const std::byte* row) {
-    if (staged) {
-      StageAnswer(place, key_status, row);
-    } else {
-      AnswerPosition(place, key_status, row);
-    }
+    if (!staged) return AnswerPosition(place, key_status, row);
+    staged_status[place] = key_status;
+    if (row != nullptr) std::memcpy(staged_rows.row(place), row, staged_rows.row_bytes);
+    answered_begin = std::min(answered_begin, place);
+    answered_end = std::max(answered_end, place + 1);
   }
 
   void AnswerPosition(size_t position, KeyStatus key_status, const std::byte* row) {
@@ -58,14 +58,6 @@ struct QueryLookup {
     }
     if (status != nullptr) status[position] = key_status;
     ++counts[key_status];
-  }
-
- private:
-  void StageAnswer(size_t miss, KeyStatus key_status, const std::byte* row) {
-    staged_status[miss] = key_status;
-    if (row != nullptr) std::memcpy(staged_rows.row(miss), row, staged_rows.row_bytes);
-    answered_begin = std::min(answered_begin, miss);
-    answered_end = std::max(answered_end, miss + 1);
   }
 };
 

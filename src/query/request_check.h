@@ -28,9 +28,4 @@ template <MemorySpace kSpace>
 absl::Status CheckRequest(const LookupRequest<kSpace>& request,
                           std::span<const SessionTable> tables, const ModelSnapshot& snapshot);
 
-extern template absl::Status CheckRequest(const HostLookupRequest&, std::span<const SessionTable>,
-                                          const ModelSnapshot&);
-extern template absl::Status CheckRequest(const DeviceLookupRequest&, std::span<const SessionTable>,
-                                          const ModelSnapshot&);
-
 }  // namespace hps

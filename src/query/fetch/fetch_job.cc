@@ -11,20 +11,6 @@
 
 namespace hps {
 
-JobScratchPart::JobScratchPart(JobScratch& of, size_t from_key, size_t from_byte)
-    : scratch(&of),
-      first_key(from_key),
-      first_byte(from_byte),
-      keys(of.keys.get() + from_key),
-      rows(of.rows.get() + from_byte),
-      outcomes(of.outcomes.get() + from_key),
-      versions(of.versions.get() + from_key),
-      absent(of.absent.get() + from_key),
-      times_asked(of.times_asked.get() + from_key),
-      from_l2(of.from_l2.get() + from_key),
-      l2_outcomes(of.l2_outcomes.get() + from_key),
-      missed_keys(of.missed_keys.get() + from_key) {}
-
 size_t JobScratchPart::RoomFor(size_t row_bytes) const {
   return std::min(kFetchTaskKeysMax - first_key, (kFetchTaskRowBytesMax - first_byte) / row_bytes);
 }
@@ -33,7 +19,7 @@ JobScratchPart JobScratchPart::Behind(size_t key_count, size_t row_bytes) const 
   constexpr size_t kLineBytes = 64;
   const size_t end =
       (first_byte + key_count * row_bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
-  return {*scratch, first_key + key_count, std::min(end, kFetchTaskRowBytesMax)};
+  return {scratch, first_key + key_count, std::min(end, kFetchTaskRowBytesMax)};
 }
 
 size_t LevelToAsk(LiveTable& table, size_t first, TimePoint now) {
@@ -51,7 +37,7 @@ void FetchJob::Prepare(const Spec& spec, size_t key_count) {
   HPS_CHECK(key_count <= part_.RoomFor(spec.table->row_bytes()));
   spec_ = spec;
   key_count_ = key_count;
-  std::fill_n(part_.times_asked, key_count, uint8_t{1});
+  std::fill_n(part_.times_asked(), key_count, uint8_t{1});
   missed_count_ = 0;
   failed_ = true;  // until the level is asked
   stage_ = Stage::kFetch;
@@ -62,23 +48,23 @@ void FetchJob::Prepare(const Spec& spec, size_t key_count) {
 HostRows FetchJob::RowsOf(size_t count) const {
   const size_t row_bytes = spec_.table->row_bytes();
   return {
-      .data = part_.rows, .row_count = count, .row_bytes = row_bytes, .stride_bytes = row_bytes};
+      .data = part_.rows(), .row_count = count, .row_bytes = row_bytes, .stride_bytes = row_bytes};
 }
 
 FetchBatch FetchJob::BatchOf() {
   return {.keys = keys(),
           .rows = RowsOf(key_count_),
-          .outcomes = {part_.outcomes, key_count_},
-          .versions = {part_.versions, key_count_}};
+          .outcomes = {part_.outcomes(), key_count_},
+          .versions = {part_.versions(), key_count_}};
 }
 
-void FetchJob::AnswerMisses() { std::fill_n(part_.outcomes, key_count_, FetchOutcome::kMiss); }
+void FetchJob::AnswerMisses() { std::fill_n(part_.outcomes(), key_count_, FetchOutcome::kMiss); }
 
 void FetchJob::BeginAnswer() {
   failed_ = false;
-  std::fill_n(part_.versions, key_count_, Version{0});
+  std::fill_n(part_.versions(), key_count_, Version{0});
   AnswerMisses();
-  std::fill_n(part_.from_l2, key_count_, uint8_t{0});
+  std::fill_n(part_.from_l2(), key_count_, uint8_t{0});
 }
 
 template <typename Table>
@@ -104,7 +90,7 @@ void FetchJob::Fetch() {
 void FetchJob::TakeStatus(const absl::Status& fetched) {
   failed_ = !fetched.ok();
   if (failed_ && spec_.level == kLevel3) {
-    service_.CountL3Error(fetched.code());  // what it reached before is valid; the rest is kMiss
+    service_.l3_errors().Add(fetched.code());  // what it reached before is valid; the rest is kMiss
   } else if (failed_) {
     AnswerMisses();
     return NoteL2Failure(spec_.table->l2()[spec_.level], fetched.code());
@@ -143,7 +129,7 @@ void FetchJob::NoteL2Failure(L2Part& part, absl::StatusCode code) {
 void FetchJob::RefetchFromL2() {
   spec_.epoch = spec_.table->epochs().published();
   if (spec_.table->l2()[spec_.level].health().quarantined()) {
-    std::fill_n(part_.outcomes, key_count_, FetchOutcome::kMiss);
+    AnswerMisses();
   } else {
     Fetch();
   }
@@ -166,7 +152,7 @@ void FetchJob::AskAgain(L2Part& part) {
     return;
   }
   FetchBatch batch = BatchOf();
-  batch.outcomes = {part_.l2_outcomes, key_count_};
+  batch.outcomes = {part_.l2_outcomes(), key_count_};
   const absl::Status fetched = Ask(part.table(), batch);
   if (!fetched.ok()) {
     NoteL2Failure(part, fetched.code());
@@ -174,10 +160,11 @@ void FetchJob::AskAgain(L2Part& part) {
     return;
   }
   for (size_t i = 0; i < key_count_; ++i) {
-    if (part_.l2_outcomes[i] != FetchOutcome::kHit && part_.l2_outcomes[i] != FetchOutcome::kAbsent)
+    if (part_.l2_outcomes()[i] != FetchOutcome::kHit &&
+        part_.l2_outcomes()[i] != FetchOutcome::kAbsent)
       continue;
-    part_.outcomes[i] = part_.l2_outcomes[i];
-    part_.from_l2[i] = 1;
+    part_.outcomes()[i] = part_.l2_outcomes()[i];
+    part_.from_l2()[i] = 1;
   }
 }
 
@@ -235,11 +222,9 @@ void FetchJob::RunLinked() {
   } else {
     FetchTogether(jobs);
   }
-  for (FetchJob* const job : jobs) job->Finish();
-}
-
-void FetchJob::Finish() {
-  if (!Complete()) service_.ContinueDetached(this);
+  for (FetchJob* const job : jobs) {
+    if (!job->Complete()) service_.ContinueDetached(job);
+  }
 }
 
 bool FetchJob::L1Takes(const Spec& spec) {
@@ -267,8 +252,7 @@ bool FetchJob::HasTaker(const Spec& spec) {
 bool FetchJob::HasPromotion() const {
   if (!HasTaker(spec_)) return false;
   const bool l2 = L2Takes(spec_);
-  const std::span<const FetchOutcome> answers = outcomes();
-  return std::any_of(answers.begin(), answers.end(), [&](FetchOutcome outcome) {
+  return std::ranges::any_of(outcomes(), [&](FetchOutcome outcome) {
     return outcome == FetchOutcome::kHit || (l2 && outcome == FetchOutcome::kAbsent);
   });
 }
@@ -287,11 +271,11 @@ void FetchJob::PromoteIntoL2() {
   const size_t count = KeepOnly(FetchOutcome::kHit, FetchOutcome::kAbsent);
   if (count == 0) return;
   for (size_t i = 0; i < count; ++i)
-    part_.absent[i] = part_.outcomes[i] == FetchOutcome::kAbsent ? 1 : 0;
+    part_.absent()[i] = part_.outcomes()[i] == FetchOutcome::kAbsent ? 1 : 0;
   const RowBatch batch = {.keys = keys(),
                           .rows = RowsOf(count),
-                          .versions = {part_.versions, count},
-                          .absent = {part_.absent, count},
+                          .versions = {part_.versions(), count},
+                          .absent = {part_.absent(), count},
                           .admission = admission(),
                           .times_asked = times_asked()};
   for (size_t i = 0; i < PartCount(spec_); ++i) {
@@ -309,7 +293,7 @@ void FetchJob::PromoteIntoL1(DeviceCacheTable& l1) {
   if (count == 0) return;
   const RowBatch batch = {.keys = keys(),
                           .rows = RowsOf(count),
-                          .versions = {part_.versions, count},
+                          .versions = {part_.versions(), count},
                           .admission = admission()};
   const absl::Status replaced = l1.InsertIfAbsent(batch, spec_.epoch).status();
   // Its writer has too much to do: nothing is wrong with the level.
@@ -320,15 +304,15 @@ void FetchJob::PromoteIntoL1(DeviceCacheTable& l1) {
 bool FetchJob::ListMisses() {
   if (!background_ || spec_.level == kLevel3) return false;
   for (size_t i = 0; i < key_count_; ++i) {
-    if (part_.outcomes[i] == FetchOutcome::kMiss)
-      part_.missed_keys[missed_count_++] = part_.keys[i];
+    if (part_.outcomes()[i] == FetchOutcome::kMiss)
+      part_.missed_keys()[missed_count_++] = part_.keys()[i];
   }
   return missed_count_ > 0;
 }
 
 void FetchJob::AskNextForMisses() {
-  std::sort(part_.missed_keys, part_.missed_keys + missed_count_);  // the fastest order for L3
-  std::copy_n(part_.missed_keys, missed_count_, part_.keys);
+  std::sort(part_.missed_keys(), part_.missed_keys() + missed_count_);  // the fastest order for L3
+  std::copy_n(part_.missed_keys(), missed_count_, part_.keys());
   Spec spec = spec_;
   spec.level = LevelToAsk(*spec.table, spec.level + 1, service_.clock().Now());
   spec.deadline = DeadlineAfter(service_.clock(), kBackgroundFetchTimeout);
@@ -340,13 +324,13 @@ size_t FetchJob::KeepOnly(FetchOutcome outcome, FetchOutcome or_outcome) {
   const size_t row_bytes = spec_.table->row_bytes();
   size_t kept = 0;
   for (size_t i = 0; i < key_count_; ++i) {
-    if (part_.outcomes[i] != outcome && part_.outcomes[i] != or_outcome) continue;
+    if (part_.outcomes()[i] != outcome && part_.outcomes()[i] != or_outcome) continue;
     if (kept != i) {
-      part_.keys[kept] = part_.keys[i];
-      part_.outcomes[kept] = part_.outcomes[i];
-      part_.versions[kept] = part_.versions[i];
-      part_.times_asked[kept] = part_.times_asked[i];
-      std::memcpy(part_.rows + kept * row_bytes, part_.rows + i * row_bytes, row_bytes);
+      part_.keys()[kept] = part_.keys()[i];
+      part_.outcomes()[kept] = part_.outcomes()[i];
+      part_.versions()[kept] = part_.versions()[i];
+      part_.times_asked()[kept] = part_.times_asked()[i];
+      std::memcpy(part_.rows() + kept * row_bytes, part_.rows() + i * row_bytes, row_bytes);
     }
     ++kept;
   }

@@ -14,9 +14,9 @@
 // For one thread at a time, as described; passing it on is safe.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 
 #include "absl/status/status.h"
@@ -36,25 +36,18 @@ struct ReturnFetchJob;
 
 inline constexpr size_t kNoCache = kCachesMax;
 
-// Memory for the keys and rows of jobs. It is touched only as it is used.
+// Memory for the keys and rows of jobs. It is touched only as it is used, so it must not be
+// value-initialized.
 struct JobScratch {
-  const std::unique_ptr<Key[]> keys = std::make_unique_for_overwrite<Key[]>(kFetchTaskKeysMax);
-  const std::unique_ptr<std::byte[]> rows =
-      std::make_unique_for_overwrite<std::byte[]>(kFetchTaskRowBytesMax);
-  const std::unique_ptr<FetchOutcome[]> outcomes =
-      std::make_unique_for_overwrite<FetchOutcome[]>(kFetchTaskKeysMax);
-  const std::unique_ptr<Version[]> versions =
-      std::make_unique_for_overwrite<Version[]>(kFetchTaskKeysMax);
-  const std::unique_ptr<uint8_t[]> absent =
-      std::make_unique_for_overwrite<uint8_t[]>(kFetchTaskKeysMax);
-  const std::unique_ptr<uint8_t[]> times_asked =
-      std::make_unique_for_overwrite<uint8_t[]>(kFetchTaskKeysMax);
-  const std::unique_ptr<uint8_t[]> from_l2 =
-      std::make_unique_for_overwrite<uint8_t[]>(kFetchTaskKeysMax);
-  const std::unique_ptr<FetchOutcome[]> l2_outcomes =
-      std::make_unique_for_overwrite<FetchOutcome[]>(kFetchTaskKeysMax);
-  const std::unique_ptr<Key[]> missed_keys =
-      std::make_unique_for_overwrite<Key[]>(kFetchTaskKeysMax);
+  std::array<Key, kFetchTaskKeysMax> keys;
+  std::array<std::byte, kFetchTaskRowBytesMax> rows;
+  std::array<FetchOutcome, kFetchTaskKeysMax> outcomes;
+  std::array<Version, kFetchTaskKeysMax> versions;
+  std::array<uint8_t, kFetchTaskKeysMax> absent;
+  std::array<uint8_t, kFetchTaskKeysMax> times_asked;
+  std::array<uint8_t, kFetchTaskKeysMax> from_l2;
+  std::array<FetchOutcome, kFetchTaskKeysMax> l2_outcomes;
+  std::array<Key, kFetchTaskKeysMax> missed_keys;
   // For the pool, under its mutex: jobs that have a part, and those of them that no caller waits
   // for.
   size_t job_count = 0;
@@ -63,26 +56,25 @@ struct JobScratch {
 
 // What one job has of a scratch buffer, from a key and a byte of the rows on.
 struct JobScratchPart {
-  JobScratchPart() = default;
-  JobScratchPart(JobScratch& of, size_t from_key, size_t from_byte);
-
   // Keys that have room in it, up to the end of the buffer.
   size_t RoomFor(size_t row_bytes) const;
   // What is left behind so many keys.
   JobScratchPart Behind(size_t key_count, size_t row_bytes) const;
 
+  Key* keys() const { return scratch->keys.data() + first_key; }
+  std::byte* rows() const { return scratch->rows.data() + first_byte; }
+  FetchOutcome* outcomes() const { return scratch->outcomes.data() + first_key; }
+  Version* versions() const { return scratch->versions.data() + first_key; }
+  uint8_t* absent() const { return scratch->absent.data() + first_key; }
+  uint8_t* times_asked() const { return scratch->times_asked.data() + first_key; }
+  uint8_t* from_l2() const { return scratch->from_l2.data() + first_key; }
+  FetchOutcome* l2_outcomes() const { return scratch->l2_outcomes.data() + first_key; }
+  // For a background job that goes on to the next level.
+  Key* missed_keys() const { return scratch->missed_keys.data() + first_key; }
+
   JobScratch* scratch = nullptr;
   size_t first_key = 0;
   size_t first_byte = 0;
-  Key* keys = nullptr;
-  std::byte* rows = nullptr;
-  FetchOutcome* outcomes = nullptr;
-  Version* versions = nullptr;
-  uint8_t* absent = nullptr;
-  uint8_t* times_asked = nullptr;
-  uint8_t* from_l2 = nullptr;
-  FetchOutcome* l2_outcomes = nullptr;
-  Key* missed_keys = nullptr;  // for a background job that goes on to the next level
 };
 
 // Jobs that one call of level 2 answers.
@@ -119,15 +111,13 @@ class FetchJob final : public Task {
   // not once. REQUIRES: the job's part of the scratch buffer has room for them.
   void Prepare(const Spec& spec, size_t key_count);
 
-  std::span<Key> keys() { return {part_.keys, key_count_}; }
-  std::span<uint8_t> times_asked() { return {part_.times_asked, key_count_}; }
+  std::span<Key> keys() { return {part_.keys(), key_count_}; }
+  std::span<uint8_t> times_asked() { return {part_.times_asked(), key_count_}; }
   // Valid once Fetch has run. Every key has an outcome; kMiss where the level gave none.
-  std::span<const FetchOutcome> outcomes() const { return {part_.outcomes, key_count_}; }
+  std::span<const FetchOutcome> outcomes() const { return {part_.outcomes(), key_count_}; }
   // Also for a key of an L3 job that L2 turned out to hold.
-  bool is_from_l2(size_t i) const { return spec_.level != kLevel3 || part_.from_l2[i] != 0; }
-  const std::byte* row(size_t i) const { return part_.rows + i * spec_.table->row_bytes(); }
-  const Spec& spec() const { return spec_; }
-  size_t id() const { return id_; }
+  bool is_from_l2(size_t i) const { return spec_.level != kLevel3 || part_.from_l2()[i] != 0; }
+  const std::byte* row(size_t i) const { return part_.rows() + i * spec_.table->row_bytes(); }
 
   // Asks the level now, on the calling thread. Failures are counted; one of a part of L2 starts its
   // bypass.
@@ -173,8 +163,6 @@ class FetchJob final : public Task {
   HostRows RowsOf(size_t count) const;
   FetchBatch BatchOf();
   bool Complete();  // false: no caller waits, the task owns the job
-  // The task is done with the job, which now belongs to its session, or goes on alone.
-  void Finish();
   void Revalidate();
   void AskAgain(L2Part& part);
   // Moves the keys with one of two outcomes to the front, with rows and versions.

@@ -33,7 +33,7 @@ FetchService::FetchService(const Options& options)
   for (Pool& pool : pools_) {
     MutexLock lock(pool.mutex);
     for (size_t i = 0; i < options.scratch_count; ++i)
-      pool.scratches.push_back(std::make_unique<JobScratch>());
+      pool.scratches.push_back(std::make_unique_for_overwrite<JobScratch>());
     for (size_t i = 0; i < JobCount(options); ++i)
       pool.jobs.push_back(std::make_unique<FetchJob>(*this, id++));
     for (const auto& scratch : pool.scratches) pool.free_scratches.push_back(scratch.get());
@@ -54,7 +54,7 @@ FetchJobLease FetchService::Acquire(size_t level) {
   if (pool.free_scratches.empty()) return nullptr;
   JobScratch& scratch = *pool.free_scratches.back();
   pool.free_scratches.pop_back();
-  return TakeJob(pool, JobScratchPart(scratch, 0, 0));
+  return TakeJob(pool, {.scratch = &scratch});
 }
 
 FetchJobLease FetchService::AcquireBehind(const FetchJob& last, size_t key_count,
@@ -129,12 +129,10 @@ bool FetchService::PostInBackground(FetchJobLease job, SnapshotPin pin) {
   if (!Claim(job.get())) return false;
   job->background_ = true;
   job->pin_ = std::move(pin);
-  in_flight_.Begin(job->id());
+  in_flight_.Begin(job->id_);
   FetchJob* posted = job.release();
   if (options_.fetch_executor->Post(posted).ok()) return true;
-  in_flight_.End(posted->id());
-  posted->pin_.Release();
-  Return(posted);
+  End(posted);
   return false;
 }
 
@@ -148,13 +146,11 @@ void FetchService::PromoteByKeys(FetchJobLease job, SnapshotPin pin) {
 
 void FetchService::PromoteOrDrop(FetchJobLease job, SnapshotPin pin, FetchJob::Stage stage) {
   job->pin_ = std::move(pin);
-  in_flight_.Begin(job->id());
+  in_flight_.Begin(job->id_);
   FetchJob* owned = job.release();
   if (PostPromotion(owned, stage)) return;
   CountDroppedPromotion();
-  in_flight_.End(owned->id());
-  owned->pin_.Release();
-  Return(owned);
+  End(owned);
 }
 
 bool FetchService::PostPromotion(FetchJob* job, FetchJob::Stage stage) {
@@ -191,7 +187,7 @@ void FetchService::ContinueDetached(FetchJob* job) {
 
 void FetchService::End(FetchJob* job) {
   job->pin_.Release();
-  in_flight_.End(job->id());
+  in_flight_.End(job->id_);
   Return(job);
 }
 

@@ -89,8 +89,7 @@ class FetchService {
   const Clock& clock() const { return options_.fetch_executor->clock(); }
   uint64_t promotions_dropped() const { return promotions_dropped_.load(); }
   void CountDroppedPromotion() { promotions_dropped_.fetch_add(1, std::memory_order_relaxed); }
-  const ErrorCounter& l3_errors() const { return l3_errors_; }
-  void CountL3Error(absl::StatusCode code) { l3_errors_.Add(code); }
+  ErrorCounter& l3_errors() { return l3_errors_; }
 
  private:
   friend class FetchJob;
@@ -131,7 +130,7 @@ class FetchService {
   // Of each pool.
   static size_t JobCount(const Options& options) { return kJobsPerCallMax * options.scratch_count; }
   static size_t PoolNumber(size_t level) { return level == kLevel3 ? 1 : 0; }
-  Pool& PoolOf(const FetchJob& job) { return pools_[job.id() / JobCount(options_)]; }
+  Pool& PoolOf(const FetchJob& job) { return pools_[job.id_ / JobCount(options_)]; }
   static FetchJobLease TakeJob(Pool& pool, const JobScratchPart& part) HPS_REQUIRES(pool.mutex);
   void Return(FetchJob* job);
   // Counts the job as one that no caller waits for, until it is returned. False: there are too
