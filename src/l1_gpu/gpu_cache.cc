@@ -56,7 +56,7 @@ class GpuCache final : public DeviceCache {
   }
   absl::Status PinHostMemory(std::span<std::byte> memory) override;
   void UnpinHostMemory(std::span<std::byte> memory) override;
-  bool AwaitReturnedCalls() override { return WaitForReturnedCalls(); }
+  bool AwaitReturnedCalls() override;
 
  private:
   absl::Status MakeCalls();
@@ -65,9 +65,6 @@ class GpuCache final : public DeviceCache {
     return use == CallUse::kLookup ? options_.calls_max : kCallsAhead;
   }
   size_t call_count() const { return options_.calls_max + kCallsAhead; }
-  // Waits, without the lock, for lookups that were returned before they ended; see HangDetector.
-  // False if the device hangs.
-  bool WaitForReturnedCalls();
   // Calls that were returned while the device still works on them.
   bool IsFreeAndBusy(GpuCall* call);
   GpuCall* TakeIdleCall(CallUse use);
@@ -105,7 +102,7 @@ GpuCache::~GpuCache() {
     HPS_CHECK(free_calls_.size() == calls_.size());
   }
   const bool hangs = (writer_ != nullptr && absl::IsDeadlineExceeded(writer_->FlushToFree())) ||
-                     !WaitForReturnedCalls();
+                     !AwaitReturnedCalls();
   if (hangs) LeakOnHungDevice();
   calls_.clear();
   writer_.reset();
@@ -194,7 +191,7 @@ absl::StatusOr<std::unique_ptr<DeviceCacheTable>> GpuCache::OpenTable(size_t row
   return GpuCacheTable::Create(row_bytes, static_cast<uint32_t>(slab_count),
                                {.writer = writer_.get(),
                                 .write_sequence = write_sequence_.at<WriteSequence>(0),
-                                .wait_for_calls = [this] { return WaitForReturnedCalls(); },
+                                .wait_for_calls = [this] { return AwaitReturnedCalls(); },
                                 .budget = std::move(lease)});
 }
 
@@ -209,7 +206,8 @@ void GpuCache::UnpinHostMemory(std::span<std::byte> memory) {
   UnregisterHostMemory(memory);
 }
 
-bool GpuCache::WaitForReturnedCalls() {
+// Waits without the lock, at most as long as the HangDetector allows.
+bool GpuCache::AwaitReturnedCalls() {
   const Deadline deadline = hang_detector_.deadline();
   absl::Status waited;
   for (const std::unique_ptr<GpuCall>& call : calls_)

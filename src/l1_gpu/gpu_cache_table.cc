@@ -45,12 +45,6 @@ void LeakOnHungDevice(int device, DeviceBuffer& memory, PinnedBuffer& counters,
   budget.Leak();
 }
 
-void Raise(std::atomic<uint64_t>& number, uint64_t to) {
-  uint64_t now = number.load(std::memory_order_relaxed);
-  while (now < to && !number.compare_exchange_weak(now, to)) {
-  }
-}
-
 }  // namespace
 
 uint64_t GpuCacheTable::BytesOf(size_t row_bytes, uint64_t slab_count) {
@@ -169,9 +163,9 @@ absl::StatusOr<uint64_t> GpuCacheTable::InsertIfAbsent(const RowBatch& batch, Ap
     // Only a batch of several steps waits for room: it inserts nothing while there is none.
     const Deadline deadline =
         first == 0 ? TimePoint::min() : DeadlineAfter(RealClock(), kWriteWaitMax);
-    HPS_ASSIGN_OR_RETURN(Writer::Step step, owner_.writer->ReserveBehind(
-                                                Writer::kStepsAheadOfInsertionMax,
-                                                KeysRoom(count) + count * row_bytes(), deadline));
+    HPS_ASSIGN_OR_RETURN(Writer::Step step,
+                         owner_.writer->Reserve(KeysRoom(count) + count * row_bytes(), deadline,
+                                                Writer::kStepsAheadOfInsertionMax));
     HostRows rows = batch.rows;
     rows.data = batch.rows.row(first);
     rows.row_count = count;
@@ -202,10 +196,12 @@ absl::StatusOr<uint64_t> GpuCacheTable::InsertStep(const RowBatch& batch, ApplyE
   const uint64_t refused_count = batch.keys.size() - admitted;
   refused_.fetch_add(refused_count, std::memory_order_relaxed);
   if (admitted == 0) return refused_count;
-  const uint64_t number = step.number();
   // Before the launch, and therefore before Raise can end. At worst Raise waits for one step too
   // many.
-  Raise(last_insertion_step_, number + 1);
+  uint64_t last = last_insertion_step_.load(std::memory_order_relaxed);
+  while (last < step.number() + 1 &&
+         !last_insertion_step_.compare_exchange_weak(last, step.number() + 1)) {
+  }
   HPS_RETURN_IF_ERROR(
       Submit(Change::kInsert, std::move(step), keys_room, admitted, batch.admission));
   return refused_count;

@@ -21,16 +21,16 @@ constexpr size_t kAheadBytesMax = size_t{256} << 10;
 }  // namespace
 
 HostOutput::HostOutput(CallBuffers& buffers) : buffers_(buffers) {
-  queries_.reserve(kTablesPerCallMax);
   begin_.reserve(kTablesPerCallMax + 1);
 }
 
 absl::Status HostOutput::Begin(std::span<const DeviceCacheQuery> queries, cudaStream_t stream) {
+  if (!queries.empty() && queries.front().space == MemorySpace::kDevice) queries = {};
   stream_ = stream;
-  queries_.assign(queries.begin(), queries.end());
+  queries_ = queries;
   begin_.assign(1, 0);
   key_count_ = 0;
-  wants_status_ = false;
+  wants_status_ = is_fetched_ahead_ = false;
   for (const DeviceCacheQuery& query : queries_) {
     begin_.push_back(begin_.back() + RoundUp(query.key_count * query.row_bytes, kRowAlignment));
     key_count_ += query.key_count;
@@ -39,49 +39,47 @@ absl::Status HostOutput::Begin(std::span<const DeviceCacheQuery> queries, cudaSt
   return buffers_.GrowOutput(begin_.back(), stream_);
 }
 
-size_t HostOutput::chunk_count() const {
-  return static_cast<size_t>((begin_.back() + kChunkBytes - 1) / kChunkBytes);
-}
-
-absl::StatusOr<bool> HostOutput::FetchAhead() {
-  if (begin_.back() > kAheadBytesMax || begin_.back() == 0) return false;
-  HPS_RETURN_IF_ERROR(Fetch(0));
-  return true;
+absl::Status HostOutput::FetchAhead() {
+  if (begin_.back() > kAheadBytesMax || begin_.back() == 0) return absl::OkStatus();
+  is_fetched_ahead_ = true;
+  return Fetch(0);
 }
 
 absl::Status HostOutput::Fetch(size_t chunk) {
   const uint64_t begin = uint64_t{chunk} * kChunkBytes;
   const uint64_t bytes = std::min<uint64_t>(kChunkBytes, begin_.back() - begin);
   const size_t half = chunk % 2;
-  HPS_RETURN_IF_ERROR(CudaStatus(
-      cudaMemcpyAsync(buffers_.pinned_output + half * kChunkBytes, buffers_.output.data() + begin,
-                      bytes, cudaMemcpyDeviceToHost, stream_),
-      "copy of rows to the host"));
+  HPS_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(buffers_.output.pinned + half * kChunkBytes,
+                                                 buffers_.output.device.data() + begin, bytes,
+                                                 cudaMemcpyDeviceToHost, stream_),
+                                 "copy of rows to the host"));
   if (chunk == 0 && wants_status_) {
-    HPS_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(buffers_.pinned_status, buffers_.device_status,
-                                                   key_count_, cudaMemcpyDeviceToHost, stream_),
-                                   "copy of statuses to the host"));
+    HPS_RETURN_IF_ERROR(
+        CudaStatus(cudaMemcpyAsync(buffers_.statuses.pinned, buffers_.statuses.device, key_count_,
+                                   cudaMemcpyDeviceToHost, stream_),
+                   "copy of statuses to the host"));
   }
-  return CudaStatus(cudaEventRecord(buffers_.output_done[half].get(), stream_), "rows");
+  return CudaStatus(cudaEventRecord(buffers_.output.done[half].get(), stream_), "rows");
 }
 
-absl::Status HostOutput::Copy(bool fetched, Deadline deadline) {
-  const size_t chunks = chunk_count();
-  if (!fetched && chunks > 0) HPS_RETURN_IF_ERROR(Fetch(0));
+absl::Status HostOutput::Copy(bool unchanged, Deadline deadline) {
+  const size_t chunks = (begin_.back() + kChunkBytes - 1) / kChunkBytes;
+  if (chunks == 0) return absl::OkStatus();
+  if (!unchanged || !is_fetched_ahead_) HPS_RETURN_IF_ERROR(Fetch(0));
   for (size_t chunk = 0; chunk < chunks; ++chunk) {
     if (chunk + 1 < chunks) HPS_RETURN_IF_ERROR(Fetch(chunk + 1));
     HPS_RETURN_IF_ERROR(
-        WaitFor(buffers_.output_done[chunk % 2].get(), deadline, "the copy of rows to the host"));
+        WaitFor(buffers_.output.done[chunk % 2].get(), deadline, "the copy of rows to the host"));
     Deliver(chunk);
   }
-  if (chunks > 0) DeliverStatuses();
+  DeliverStatuses();
   return absl::OkStatus();
 }
 
 void HostOutput::Deliver(size_t chunk) {
   const uint64_t chunk_begin = uint64_t{chunk} * kChunkBytes;
   const uint64_t chunk_end = std::min<uint64_t>(chunk_begin + kChunkBytes, begin_.back());
-  const std::byte* const arrived = buffers_.pinned_output + chunk % 2 * kChunkBytes;
+  const std::byte* const arrived = buffers_.output.pinned + chunk % 2 * kChunkBytes;
   for (size_t q = 0; q < queries_.size(); ++q) {
     const DeviceCacheQuery& query = queries_[q];
     const uint64_t rows_end = begin_[q] + query.key_count * query.row_bytes;
@@ -106,7 +104,7 @@ void HostOutput::Deliver(size_t chunk) {
 }
 
 void HostOutput::DeliverStatuses() {
-  const KeyStatus* from = buffers_.pinned_status;
+  const KeyStatus* from = buffers_.statuses.pinned;
   for (const DeviceCacheQuery& query : queries_) {
     if (query.status != nullptr) std::memcpy(query.status, from, query.key_count);
     from += query.key_count;

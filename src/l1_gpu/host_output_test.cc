@@ -58,12 +58,12 @@ class HostOutputTest : public GpuTest {
         statuses.push_back(StatusOf(q, i));
       }
       if (rows.empty()) continue;
-      ASSERT_EQ(cudaMemcpy(buffers_->output.data() + output_->begin_bytes(q), rows.data(),
+      ASSERT_EQ(cudaMemcpy(buffers_->output.device.data() + output_->begin_bytes(q), rows.data(),
                            rows.size(), cudaMemcpyHostToDevice),
                 cudaSuccess);
     }
     if (!statuses.empty()) {
-      ASSERT_EQ(cudaMemcpy(buffers_->device_status, statuses.data(), statuses.size(),
+      ASSERT_EQ(cudaMemcpy(buffers_->statuses.device, statuses.data(), statuses.size(),
                            cudaMemcpyHostToDevice),
                 cudaSuccess);
     }
@@ -108,16 +108,17 @@ TEST_F(HostOutputTest, CopiesRowsThatAreCutByChunks) {
 
 TEST_F(HostOutputTest, FetchesFewRowsAhead) {
   Begin({{64, 100, 1, true}, {8, 10, 0, false}});
-  const auto ahead = output_->FetchAhead();
-  ASSERT_TRUE(ahead.ok()) << ahead.status();
-  EXPECT_TRUE(*ahead);
+  ASSERT_EQ(output_->FetchAhead(), absl::OkStatus());
+  ASSERT_NE(output_->fetched_ahead(), nullptr);
   ASSERT_EQ(WaitFor(output_->fetched_ahead(), kNoDeadline, "rows"), absl::OkStatus());
   ASSERT_EQ(output_->Copy(true, RealClock().Now()), absl::OkStatus());
   Check();
   Begin({{16384, 300, 0, true}});
-  EXPECT_FALSE(*output_->FetchAhead());
+  ASSERT_EQ(output_->FetchAhead(), absl::OkStatus());
+  EXPECT_EQ(output_->fetched_ahead(), nullptr);
   Begin({{16, 0, 0, true}});
-  EXPECT_FALSE(*output_->FetchAhead());
+  ASSERT_EQ(output_->FetchAhead(), absl::OkStatus());
+  EXPECT_EQ(output_->fetched_ahead(), nullptr);
   EXPECT_EQ(output_->Copy(false, kNoDeadline), absl::OkStatus());
 }
 

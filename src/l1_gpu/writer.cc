@@ -37,19 +37,12 @@ absl::StatusOr<std::unique_ptr<Writer>> Writer::Create(int device, size_t stagin
 }
 
 Writer::Writer(int device, Resources resources, Duration hang_timeout)
-    : device_(device),
-      ring_bytes_(resources.pinned.bytes()),
-      stream_(std::move(resources.stream)),
-      copies_(std::move(resources.copies)),
-      copied_(std::move(resources.copied)),
-      pinned_(std::move(resources.pinned)),
-      staging_(std::move(resources.staging)),
-      hang_detector_(hang_timeout) {}
+    : device_(device), resources_(std::move(resources)), hang_detector_(hang_timeout) {}
 
 Writer::~Writer() {
   if (!absl::IsDeadlineExceeded(FlushToFree())) return;
-  pinned_.Leak();
-  staging_.Leak();
+  resources_.pinned.Leak();
+  resources_.staging.Leak();
 }
 
 absl::Status Writer::FlushToFree() {
@@ -82,17 +75,13 @@ bool Writer::FindRoom(size_t bytes, uint64_t* begin) const {
   *begin = free_begin_;
   if (bytes == 0) return true;
   // A step is contiguous: a remainder at the ring's end that is too short is skipped.
-  const uint64_t offset = free_begin_ % ring_bytes_;
-  if (offset + bytes > ring_bytes_) *begin += ring_bytes_ - offset;
-  return *begin + bytes - used_begin_ <= ring_bytes_;
+  const uint64_t offset = free_begin_ % ring_bytes();
+  if (offset + bytes > ring_bytes()) *begin += ring_bytes() - offset;
+  return *begin + bytes - used_begin_ <= ring_bytes();
 }
 
-absl::StatusOr<Writer::Step> Writer::Reserve(size_t bytes, Deadline deadline) {
-  return ReserveBehind(kStepsMax - 1, bytes, deadline);
-}
-
-absl::StatusOr<Writer::Step> Writer::ReserveBehind(size_t steps_ahead_max, size_t bytes,
-                                                   Deadline deadline) {
+absl::StatusOr<Writer::Step> Writer::Reserve(size_t bytes, Deadline deadline,
+                                             size_t steps_ahead_max) {
   const size_t room_bytes = RoundUp(bytes, kDeviceAlignment);
   HPS_CHECK(bytes <= step_bytes_max());
   for (;;) {
@@ -104,13 +93,13 @@ absl::StatusOr<Writer::Step> Writer::ReserveBehind(size_t steps_ahead_max, size_
         Entry& entry = EntryOf(next_);
         entry.state = State::kFilling;
         entry.end = free_begin_ = begin + room_bytes;
-        return Step(this, next_++, ring_bytes_ == 0 ? 0 : begin % ring_bytes_);
+        return Step(this, next_++, ring_bytes() == 0 ? 0 : begin % ring_bytes());
       }
     }
     if (RealClock().Now() >= deadline) {
       return absl::ResourceExhaustedError(absl::StrCat("gpu cache: no room for ", bytes,
                                                        " bytes in the writer's staging of ",
-                                                       ring_bytes_, " bytes"));
+                                                       ring_bytes(), " bytes"));
     }
     AwaitProgress(deadline);
   }
@@ -139,7 +128,7 @@ absl::Status Writer::BeginSubmit(const Step& step, size_t input_bytes) {
   if (input_bytes == 0) return absl::OkStatus();
   if (input_bytes >= kCopiedAheadBytesMin) return CopyAhead(step, input_bytes);
   return CudaStatus(cudaMemcpyAsync(step.device(), step.host(), input_bytes, cudaMemcpyHostToDevice,
-                                    stream_.get()),
+                                    resources_.stream.get()),
                     "copy to the writer's staging");
 }
 
@@ -147,12 +136,14 @@ absl::Status Writer::BeginSubmit(const Step& step, size_t input_bytes) {
 // writer's stream runs from now on waits for the copy, so the step's event covers it, too.
 absl::Status Writer::CopyAhead(const Step& step, size_t input_bytes) {
   absl::Status status = CudaStatus(cudaMemcpyAsync(step.device(), step.host(), input_bytes,
-                                                   cudaMemcpyHostToDevice, copies_.get()),
+                                                   cudaMemcpyHostToDevice, resources_.copies.get()),
                                    "copy to the writer's staging");
   if (status.ok())
-    status = CudaStatus(cudaEventRecord(copied_.get(), copies_.get()), "recording a copy");
+    status = CudaStatus(cudaEventRecord(resources_.copied.get(), resources_.copies.get()),
+                        "recording a copy");
   if (status.ok()) {
-    status = CudaStatus(cudaStreamWaitEvent(stream_.get(), copied_.get(), 0), "waiting for a copy");
+    status = CudaStatus(cudaStreamWaitEvent(resources_.stream.get(), resources_.copied.get(), 0),
+                        "waiting for a copy");
   }
   return status.ok() ? status : Failed(status);
 }
@@ -161,7 +152,7 @@ absl::Status Writer::EndSubmit(const Step& step, State state, const absl::Status
   Entry& entry = EntryOf(step.number_);
   // Also after an error: a part of the step may be in flight and use its room.
   const absl::Status recorded =
-      CudaStatus(cudaEventRecord(entry.done.get(), stream_.get()), "recording a write");
+      CudaStatus(cudaEventRecord(entry.done.get(), resources_.stream.get()), "recording a write");
   entry.state = recorded.ok() ? state : State::kGivenUp;
   if (!recorded.ok()) return Failed(recorded);
   return launched;

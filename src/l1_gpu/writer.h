@@ -45,14 +45,14 @@ class Writer {
 
   int device() const { return device_; }
   // Maximum size of a step, so that several are in flight: one is filled while another one runs.
-  size_t step_bytes_max() const { return ring_bytes_ / kStepsInFlight; }
+  size_t step_bytes_max() const { return ring_bytes() / kStepsInFlight; }
 
-  // Reserves room for one step. Waits for earlier steps, at most until `deadline`. Errors:
-  // RESOURCE_EXHAUSTED if the deadline has passed, INTERNAL. REQUIRES: bytes <= step_bytes_max().
-  absl::StatusOr<Step> Reserve(size_t bytes, Deadline deadline);
-  // As Reserve, but at most `steps_ahead_max` steps may be ahead. Insertions use this, so that a
-  // change does not wait behind a long queue of them.
-  absl::StatusOr<Step> ReserveBehind(size_t steps_ahead_max, size_t bytes, Deadline deadline);
+  // Reserves room for one step. Waits for earlier steps until at most `steps_ahead_max` are ahead,
+  // and at most until `deadline`. Insertions pass kStepsAheadOfInsertionMax, so that a change does
+  // not wait behind a long queue of them. Errors: RESOURCE_EXHAUSTED if the deadline has passed,
+  // INTERNAL. REQUIRES: bytes <= step_bytes_max().
+  absl::StatusOr<Step> Reserve(size_t bytes, Deadline deadline,
+                               size_t steps_ahead_max = kStepsMax - 1);
 
   // Runs `launch(stream)`, which returns a Status, under the lock, behind all earlier submissions.
   // The step's first `input_bytes` bytes have then been copied to the device. Errors: INTERNAL; the
@@ -106,6 +106,7 @@ class Writer {
   };
   Writer(int device, Resources resources, Duration hang_timeout);
 
+  size_t ring_bytes() const { return resources_.pinned.bytes(); }
   Entry& EntryOf(uint64_t number) HPS_REQUIRES(mutex_) { return entries_[number % kStepsMax]; }
   // Frees the room of completed steps.
   absl::Status Reap() HPS_REQUIRES(mutex_);
@@ -121,18 +122,13 @@ class Writer {
   absl::Status Failed(absl::Status status) HPS_REQUIRES(mutex_);
 
   const int device_;
-  const size_t ring_bytes_;
-  const CudaStream stream_;
-  const CudaStream copies_;
-  const CudaEvent copied_;
-  PinnedBuffer pinned_;
-  DeviceBuffer staging_;
+  Resources resources_;
   HangDetector hang_detector_;
   Mutex mutex_;
   std::vector<Entry> entries_ HPS_GUARDED_BY(mutex_);  // a ring of kStepsMax
   uint64_t oldest_ HPS_GUARDED_BY(mutex_) = 0;         // number of the oldest step not reaped
   uint64_t next_ HPS_GUARDED_BY(mutex_) = 0;           // number of the next step
-  // Positions in the ring, which never wrap: the byte is position % ring_bytes_.
+  // Positions in the ring, which never wrap: the byte is position % ring_bytes().
   uint64_t free_begin_ HPS_GUARDED_BY(mutex_) = 0;
   uint64_t used_begin_ HPS_GUARDED_BY(mutex_) = 0;
   absl::Status failed_ HPS_GUARDED_BY(mutex_);  // sticky
@@ -153,8 +149,8 @@ class Writer::Step {
 
   uint64_t number() const { return number_; }
   // The same room on the host and on the device; aligned to 256 bytes.
-  std::byte* host() const { return writer_->pinned_.data() + offset_bytes_; }
-  std::byte* device() const { return writer_->staging_.data() + offset_bytes_; }
+  std::byte* host() const { return writer_->resources_.pinned.data() + offset_bytes_; }
+  std::byte* device() const { return writer_->resources_.staging.data() + offset_bytes_; }
 
  private:
   friend class Writer;
@@ -171,7 +167,7 @@ template <typename Launch>
 absl::Status Writer::Submit(Step step, size_t input_bytes, const Launch& launch) {
   MutexLock lock(mutex_);
   absl::Status status = BeginSubmit(step, input_bytes);
-  if (status.ok()) status = launch(stream_.get());
+  if (status.ok()) status = launch(resources_.stream.get());
   status = EndSubmit(step, State::kSubmitted, status);
   step.writer_ = nullptr;
   return status;
@@ -181,7 +177,7 @@ template <typename Launch>
 absl::Status Writer::SubmitAndHold(Step& step, const Launch& launch) {
   MutexLock lock(mutex_);
   absl::Status status = BeginSubmit(step, 0);
-  if (status.ok()) status = launch(stream_.get());
+  if (status.ok()) status = launch(resources_.stream.get());
   step.done_ = EntryOf(step.number_).done.get();
   return EndSubmit(step, State::kHeld, status);
 }

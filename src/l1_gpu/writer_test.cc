@@ -75,14 +75,13 @@ TEST_F(WriterTest, IsExhaustedAtOnceWithoutRoomAndHasRoomAgainAfterwards) {
 TEST_F(WriterTest, InsertionsQueueUpLessThanChanges) {
   std::vector<Writer::Step> steps;
   for (size_t i = 0; i <= Writer::kStepsAheadOfInsertionMax; ++i) {
-    auto step = writer_->ReserveBehind(Writer::kStepsAheadOfInsertionMax, 8, TimePoint::min());
+    auto step = writer_->Reserve(8, TimePoint::min(), Writer::kStepsAheadOfInsertionMax);
     ASSERT_TRUE(step.ok()) << step.status();
     steps.push_back(*std::move(step));
   }
-  EXPECT_EQ(writer_->ReserveBehind(Writer::kStepsAheadOfInsertionMax, 8, TimePoint::min())
-                .status()
-                .code(),
-            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(
+      writer_->Reserve(8, TimePoint::min(), Writer::kStepsAheadOfInsertionMax).status().code(),
+      absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(writer_->Reserve(8, TimePoint::min()).ok());
 }
 
