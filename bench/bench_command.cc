@@ -63,19 +63,14 @@ void AddOptions(CLI::App& command, BenchArguments& arguments) {
     names += (names.empty() ? "" : " ") + std::string(scenario.name);
   const auto check = [names](const std::string& name) {
     return FindScenario(name) != nullptr
-               ? ""
-               : "'" + name + "' is not a scenario of this build; there are: " + names;
+               ? absl::OkStatus()
+               : absl::InvalidArgumentError(absl::StrCat(
+                     "'", name, "' is not a scenario of this build; there are: ", names));
   };
-  cli::AddChecked(
-      command, "scenario", check,
-      [&arguments](const std::string& name) { arguments.scenario = name; }, names)
-      ->required()
-      ->type_name("SCENARIO");
-  cli::AddPath(command, "--out", arguments.out, "Also write the JSON to this file")
-      ->type_name("F.json");
-  cli::AddPath(command, "--directory", arguments.directory,
-               "Scratch directory on the disk to measure")
-      ->type_name("DIR");
+  cli::AddText(command, "scenario SCENARIO", check, arguments.scenario, names)->required();
+  cli::AddPath(command, "--out F.json", arguments.out, "Also write the JSON to this file");
+  cli::AddPath(command, "--directory DIR", arguments.directory,
+               "Scratch directory on the disk to measure");
   command.add_flag("--quick", arguments.quick,
                    "Small sizes: shows that the scenario works; the figures have no meaning");
   cli::AddDevice(command, arguments.device, "GPU to measure; -1 = none");

@@ -30,9 +30,8 @@ struct StoreArguments {
 struct ImportArguments {
   StoreArguments store;
   ImportRequest request;
-  bool whole_model = false;
   std::vector<TableSource> tables;  // of the model, instead of request.from
-  // One for each of `tables`; otherwise the first one is that of the request.
+  // One for each of `tables`, or one for all that the request imports.
   std::vector<uint64_t> dims;
   std::vector<double> default_values;
 };
@@ -71,16 +70,7 @@ struct SplitOnnxArguments {
 };
 
 struct GenerateArguments {
-  std::string out;
-  uint32_t tables = 1;
-  uint64_t rows = 0;
-  uint32_t dim = 16;
-  double alpha = 1.2;
-  uint64_t seed = 1;
-  uint64_t requests = 1000;
-  TableFormat format = TableFormat::kHugectr;
-
-  GenerateRequest Request() const;
+  GenerateRequest request;
 };
 
 // What hps-bench parses.

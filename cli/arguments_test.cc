@@ -36,12 +36,11 @@ TEST(ArgumentsTest, Import) {
   EXPECT_EQ(arguments.request.name, "m/t");
   EXPECT_EQ(arguments.request.from, "p");
   EXPECT_EQ(arguments.request.format, TableFormat::kNpy);
-  EXPECT_EQ(arguments.request.dim, 4u);
+  EXPECT_EQ(arguments.dims, std::vector<uint64_t>{4});
   EXPECT_EQ(arguments.request.dtype, Dtype::kFloat16);
-  EXPECT_EQ(arguments.request.default_value, -1.5);
+  EXPECT_EQ(arguments.default_values, std::vector<double>{-1.5});
   EXPECT_EQ(arguments.request.memory_bytes_max, uint64_t{64} << 20);
   EXPECT_EQ(arguments.request.threads, 3u);
-  EXPECT_FALSE(arguments.whole_model);
 }
 
 TEST(ArgumentsTest, ImportOfAModel) {
@@ -53,7 +52,6 @@ TEST(ArgumentsTest, ImportOfAModel) {
   const auto& arguments = std::get<ImportArguments>(line->command);
   EXPECT_EQ(arguments.store.config, "c");
   EXPECT_EQ(arguments.request.name, "m");
-  EXPECT_TRUE(arguments.whole_model);
   EXPECT_EQ(arguments.request.tensor, "w");
   EXPECT_EQ(arguments.request.default_file, "d.npy");
   EXPECT_EQ(arguments.request.update_start, (UpdateStart{.kind = UpdateStart::Kind::kEnd}));
@@ -108,8 +106,8 @@ TEST(ArgumentsTest, TheOtherCommands) {
   const auto generate = Parse({"generate", "--out", "o", "--tables", "26", "--rows", "1000",
                                "--dim", "16", "--alpha", "1.1", "--seed", "7"});
   ASSERT_TRUE(generate.ok()) << generate.status();
-  EXPECT_EQ(std::get<GenerateArguments>(generate->command).tables, 26u);
-  EXPECT_EQ(std::get<GenerateArguments>(generate->command).alpha, 1.1);
+  EXPECT_EQ(std::get<GenerateArguments>(generate->command).request.tables, 26u);
+  EXPECT_EQ(std::get<GenerateArguments>(generate->command).request.alpha, 1.1);
 }
 
 // hps-bench parses them, so that `hps` knows no scenario.
@@ -307,8 +305,8 @@ TEST(ArgumentsTest, NumbersAreDecimalAndNeverWrapAround) {
   ExpectUsageError(with("1", "5", "0"), "--dim: '0'");
   const auto line = Parse(with("1", "18446744073709551615", "010"));
   ASSERT_TRUE(line.ok()) << line.status();
-  EXPECT_EQ(std::get<GenerateArguments>(line->command).dim, 10u);
-  EXPECT_EQ(std::get<GenerateArguments>(line->command).rows, UINT64_MAX);
+  EXPECT_EQ(std::get<GenerateArguments>(line->command).request.dim, 10u);
+  EXPECT_EQ(std::get<GenerateArguments>(line->command).request.rows, UINT64_MAX);
   ExpectUsageError({"import", "--store", "s", "--table", "m/t", "--from", "p", "--dim", "1e3"},
                    "--dim: '1e3'");
   ExpectUsageError({"import", "--store", "s", "--table", "m/t", "--from", "p", "--threads", "-1"},

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,63 +22,10 @@ constexpr size_t kChunkKeys = 16 << 10;
 // A command waits for a slow disk rather than print default rows.
 constexpr auto kTimeout = std::chrono::minutes(10);
 
-// Where rows go as they come, in the order of the keys.
-class RowSink {
- public:
-  virtual ~RowSink() = default;
-  // The next keys with their statuses and rows, packed. Errors: of what the rows are written to.
-  virtual absl::Status Append(std::span<const Key> keys, std::span<const KeyStatus> statuses,
-                              std::span<const float> rows) = 0;
-};
-
-class FileSink final : public RowSink {
- public:
-  explicit FileSink(NpyRowWriter& writer) : writer_(writer) {}
-  absl::Status Append(std::span<const Key>, std::span<const KeyStatus>,
-                      std::span<const float> rows) override {
-    return writer_.Append(rows);
-  }
-
- private:
-  NpyRowWriter& writer_;
-};
-
-class JsonSink final : public RowSink {
- public:
-  explicit JsonSink(JsonWriter& json) : json_(json) {}
-  absl::Status Append(std::span<const Key> keys, std::span<const KeyStatus>,
-                      std::span<const float> rows) override {
-    const size_t dim = keys.empty() ? 0 : rows.size() / keys.size();
-    for (size_t i = 0; i < keys.size(); ++i) {
-      json_.BeginArray();
-      for (const float element : rows.subspan(i * dim, dim)) json_.Value(element);
-      json_.EndArray();
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  JsonWriter& json_;
-};
-
-class TextSink final : public RowSink {
- public:
-  explicit TextSink(Output& output) : output_(output) {}
-  absl::Status Append(std::span<const Key> keys, std::span<const KeyStatus> statuses,
-                      std::span<const float> rows) override {
-    const size_t dim = keys.empty() ? 0 : rows.size() / keys.size();
-    for (size_t i = 0; i < keys.size(); ++i) {
-      std::string line = absl::StrCat(keys[i], " ", std::string(KeyStatusName(statuses[i])));
-      for (const float element : rows.subspan(i * dim, dim))
-        absl::StrAppend(&line, " ", FormatFloat(element));
-      output_.Line(line);
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  Output& output_;
-};
+// Takes the next keys with their statuses and rows, packed, in the order of the keys. Errors: of
+// what the rows are written to.
+using RowSink = std::function<absl::Status(
+    std::span<const Key> keys, std::span<const KeyStatus> statuses, std::span<const float> rows)>;
 
 // A session, and the one table of it that is asked.
 struct OpenTable {
@@ -101,7 +49,7 @@ absl::StatusOr<OpenTable> Open(Store& store, const LookupArguments& arguments, s
 
 // Holds the rows of kChunkKeys keys at a time; `statuses`, of all keys, has a byte for each.
 absl::Status LookUp(const OpenTable& open, std::span<const Key> keys, std::span<KeyStatus> statuses,
-                    RowSink& sink) {
+                    const RowSink& sink) {
   std::vector<float> buffer(std::min(keys.size(), kChunkKeys) * open.dim);
   for (size_t begin = 0; begin < keys.size(); begin += kChunkKeys) {
     const std::span<const Key> chunk =
@@ -116,7 +64,7 @@ absl::Status LookUp(const OpenTable& open, std::span<const Key> keys, std::span<
         HostLookupRequest{.queries = {&query, 1}, .timeout = kTimeout, .hit_rate_threshold = 1.0},
         nullptr);
     if (!status.ok()) return status;
-    if (absl::Status taken = sink.Append(chunk, chunk_statuses, rows); !taken.ok()) return taken;
+    if (absl::Status taken = sink(chunk, chunk_statuses, rows); !taken.ok()) return taken;
   }
   return absl::OkStatus();
 }
@@ -136,8 +84,14 @@ absl::Status AnswerInJson(const LookupArguments& arguments, const OpenTable& ope
   json.EndArray();
   json.Name("rows").BeginArray();
   std::vector<KeyStatus> statuses(keys.size());
-  JsonSink sink(json);
-  const absl::Status answered = LookUp(open, keys, statuses, sink);
+  const absl::Status answered = LookUp(open, keys, statuses, [&](auto chunk, auto, auto rows) {
+    for (size_t i = 0; i < chunk.size(); ++i) {
+      json.BeginArray();
+      for (const float element : rows.subspan(i * open.dim, open.dim)) json.Value(element);
+      json.EndArray();
+    }
+    return absl::OkStatus();
+  });
   json.EndArray();
   if (answered.ok()) WriteStatuses(statuses, json);
   return answered;
@@ -145,8 +99,15 @@ absl::Status AnswerInJson(const LookupArguments& arguments, const OpenTable& ope
 
 absl::Status AnswerInText(const OpenTable& open, std::span<const Key> keys, Output& output) {
   std::vector<KeyStatus> statuses(keys.size());
-  TextSink sink(output);
-  return LookUp(open, keys, statuses, sink);
+  return LookUp(open, keys, statuses, [&](auto chunk, auto chunk_statuses, auto rows) {
+    for (size_t i = 0; i < chunk.size(); ++i) {
+      std::string line = absl::StrCat(chunk[i], " ", std::string(KeyStatusName(chunk_statuses[i])));
+      for (const float element : rows.subspan(i * open.dim, open.dim))
+        absl::StrAppend(&line, " ", FormatFloat(element));
+      output.Line(line);
+    }
+    return absl::OkStatus();
+  });
 }
 
 void ReportFile(const LookupArguments& arguments, const OpenTable& open, std::span<const Key> keys,
@@ -175,8 +136,8 @@ absl::Status AnswerInFile(const LookupArguments& arguments, const OpenTable& ope
   const auto writer = NpyRowWriter::Create(arguments.out, keys.size(), open.dim);
   if (!writer.ok()) return writer.status();
   std::vector<KeyStatus> statuses(keys.size());
-  FileSink sink(**writer);
-  if (absl::Status status = LookUp(open, keys, statuses, sink); !status.ok()) return status;
+  const auto append = [&](auto, auto, auto rows) { return (*writer)->Append(rows); };
+  if (absl::Status status = LookUp(open, keys, statuses, append); !status.ok()) return status;
   if (absl::Status status = (*writer)->Commit(); !status.ok()) return status;
   ReportFile(arguments, open, keys, statuses, output);
   return absl::OkStatus();

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <string>
 
+#include "base/macros.h"
 #include "cli/client/http_client.h"
 #include "cli/option_helpers.h"
 #include "types/units.h"
@@ -12,54 +13,42 @@ namespace {
 
 // A server and what it takes to talk to it.
 CLI::Option* AddServer(CLI::App& app, ServerArguments& arguments) {
-  CLI::Option* const server = AddChecked(
-                                  app, "--server",
-                                  [](const std::string& text) {
-                                    return std::string(ParseServerUrl(text).status().message());
-                                  },
-                                  [&arguments](const std::string& url) { arguments.url = url; },
-                                  "The server's HTTP address")
-                                  ->type_name("URL");
-  AddPath(app, "--token-file", arguments.token_file,
-          "First line: the bearer token (or HPS_TOKEN in the environment)")
-      ->type_name("FILE");
-  AddPath(app, "--tls-ca", arguments.tls_ca,
-          "Authority that signed an https server's certificate (those that the system trusts)")
-      ->type_name("FILE");
+  const auto check = [](const std::string& text) { return ParseServerUrl(text).status(); };
+  CLI::Option* const server =
+      AddText(app, "--server URL", check, arguments.url, "The server's HTTP address");
+  AddPath(app, "--token-file FILE", arguments.token_file,
+          "First line: the bearer token (or HPS_TOKEN in the environment)");
+  AddPath(app, "--tls-ca FILE", arguments.tls_ca,
+          "Authority that signed an https server's certificate (those that the system trusts)");
   CLI::Option* const certificate =
-      AddPath(app, "--tls-certificate", arguments.tls_certificate,
-              "Certificate of this client, for a server that asks for one")
-          ->type_name("FILE");
-  CLI::Option* const key = AddPath(app, "--tls-key", arguments.tls_key, "Its key");
-  certificate->needs(key->type_name("FILE"));
+      AddPath(app, "--tls-certificate FILE", arguments.tls_certificate,
+              "Certificate of this client, for a server that asks for one");
+  CLI::Option* const key = AddPath(app, "--tls-key FILE", arguments.tls_key, "Its key");
+  certificate->needs(key);
   key->needs(certificate);
   return server;
 }
 
-void AddTimeout(CLI::App& app, std::chrono::nanoseconds& timeout, const std::string& help) {
-  AddParsed(
-      app, "--timeout", ParseDuration,
-      [&timeout](std::chrono::nanoseconds parsed) { timeout = parsed; }, help)
-      ->type_name("TIME");
+template <typename Timeout>
+void AddTimeout(CLI::App& app, Timeout& timeout, const std::string& help) {
+  const auto parse = [](const std::string& text) -> absl::StatusOr<Timeout> {
+    HPS_ASSIGN_OR_RETURN(const std::chrono::nanoseconds exact, ParseDuration(text));
+    return std::chrono::ceil<Timeout>(exact);
+  };
+  AddParsed(app, "--timeout TIME", parse, timeout, help);
 }
 
 // The files that changed rows come from; `Request` is an ImportRequest or the like.
 template <typename Request>
 void AddRowFiles(CLI::App& app, Request& request) {
-  AddPath(app, "--from", request.from, "Files of the table; with --delete, also keys.npy")
-      ->required()
-      ->type_name("PATH");
-  AddChoice<TableFormat>(
-      app, "--format", kImportFormats, [&request](TableFormat format) { request.format = format; },
-      "Format of the files (auto)");
+  AddPath(app, "--from PATH", request.from, "Files of the table; with --delete, also keys.npy")
+      ->required();
+  AddChoice(app, "--format", kImportFormats, request.format, "Format of the files (auto)");
   AddCount(app, "--dim", {1, kDimMax}, request.dim,
            "Elements of a row, where the files don't tell");
-  AddChoice<Dtype>(
-      app, "--dtype", kDtypes, [&request](Dtype dtype) { request.dtype = dtype; },
-      "Element type of the table (that of the files)");
-  AddText(app, "--tensor", "a name", request.tensor,
-          "safetensors: the [n, dim] tensor whose row numbers are the keys")
-      ->type_name("NAME");
+  AddChoice(app, "--dtype", kDtypes, request.dtype,
+            "Element type of the table (that of the files)");
+  AddTensor(app, request.tensor);
 }
 
 // Long enough for a server to answer in between, short enough for poll()'s milliseconds.
@@ -83,13 +72,8 @@ CLI::App* AddPublish(CLI::App& app, PublishArguments& arguments) {
   AddRowFiles(*command, request);
   command->add_flag("--delete", request.is_delete, "Delete the keys instead");
   AddCount(*command, "--rate", {1}, request.rows_per_second_max, "Rows per second (no limit)");
-  AddParsed(
-      *command, "--timeout", ParseDuration,
-      [&request](std::chrono::nanoseconds timeout) {
-        request.timeout = std::chrono::ceil<std::chrono::milliseconds>(timeout);
-      },
-      "The longest that the brokers may take for an answer (30s)")
-      ->type_name("TIME");
+  AddTimeout(*command, request.timeout,
+             "The longest that the brokers may take for an answer (30s)");
   command->footer(
       "Example:\n  hps publish --brokers localhost:9092 --table dlrm/user --from changed_rows\n"
       "  hps publish --brokers localhost:9092 --table dlrm/user --from gone.npy --delete");
@@ -117,9 +101,7 @@ CLI::App* AddRefresh(CLI::App& app, RefreshArguments& arguments) {
   CLI::App* command =
       app.add_subcommand("refresh", "Read every row in level 1 of a server's model again");
   AddServer(*command, arguments.server)->required();
-  AddText(*command, "--model", "a name", arguments.model, "The model")
-      ->required()
-      ->type_name("MODEL");
+  AddText(*command, "--model MODEL", NotEmpty{"a name"}, arguments.model, "The model")->required();
   AddTimeout(*command, arguments.timeout, "The longest that it may take (10min)");
   command->footer("Example:\n  hps refresh --server http://127.0.0.1:8000 --model dlrm");
   return command;
@@ -129,9 +111,8 @@ CLI::App* AddSnapshot(CLI::App& app, SnapshotArguments& arguments) {
   CLI::App* command = app.add_subcommand(
       "snapshot", "Make a consistent copy of a server's store in STORE/snapshots/NAME");
   AddServer(*command, arguments.server)->required();
-  AddText(*command, "--name", "a name", arguments.name, "Name of the copy")
-      ->required()
-      ->type_name("NAME");
+  AddText(*command, "--name NAME", NotEmpty{"a name"}, arguments.name, "Name of the copy")
+      ->required();
   AddTimeout(*command, arguments.timeout, "The longest that it may take (10min)");
   command->footer("Example:\n  hps snapshot --server http://127.0.0.1:8000 --name monday");
   return command;
@@ -154,11 +135,8 @@ CLI::App* AddParked(CLI::App& app, ParkedArguments& arguments) {
 CLI::App* AddTop(CLI::App& app, TopArguments& arguments) {
   CLI::App* command = app.add_subcommand("top", "Watch a server in the terminal");
   AddServer(*command, arguments.server)->required();
-  AddParsed(
-      *command, "--interval", ParseInterval,
-      [&arguments](std::chrono::nanoseconds interval) { arguments.interval = interval; },
-      "Time between two readings (2s)")
-      ->type_name("DURATION");
+  AddParsed(*command, "--interval DURATION", ParseInterval, arguments.interval,
+            "Time between two readings (2s)");
   AddCount(*command, "--count", {1}, arguments.count,
            "Readings to show (until ctrl-c; with --json 1)");
   command->footer(

@@ -63,6 +63,8 @@ absl::Status RunCommand(const ImportArguments& arguments, const Config& config, 
   ProgressMeter meter("import " + arguments.request.name);
   ImportRequest request = arguments.request;
   request.progress = meter.function();
+  if (!arguments.dims.empty()) request.dim = static_cast<uint32_t>(arguments.dims.front());
+  if (!arguments.default_values.empty()) request.default_value = arguments.default_values.front();
   std::vector<TableSource> tables = arguments.tables;
   for (size_t i = 0; i < tables.size(); ++i) {
     if (arguments.dims.size() > 1) tables[i].dim = static_cast<uint32_t>(arguments.dims[i]);
@@ -72,7 +74,7 @@ absl::Status RunCommand(const ImportArguments& arguments, const Config& config, 
   meter.Clear();
   if (!report.ok()) return report.status();
   if (output.is_json()) {
-    WriteReport(*report, arguments.whole_model, output.json());
+    WriteReport(*report, request.name.find('/') == std::string::npos, output.json());
   } else {
     for (const std::string& warning : report->warnings) output.Line("warning: " + warning);
     PrintReport(*report, output);
@@ -116,22 +118,22 @@ absl::Status RunCommand(const DropArguments& arguments, const Config& config, Ou
 
 absl::Status RunCommand(const GenerateArguments& arguments, Output& output) {
   const auto start = std::chrono::steady_clock::now();
-  ProgressMeter meter("generate " + arguments.out);
-  GenerateRequest request = arguments.Request();
+  ProgressMeter meter("generate " + arguments.request.out);
+  GenerateRequest request = arguments.request;
   request.progress = meter.function();
   if (absl::Status status = GenerateTables(request); !status.ok()) return status;
   meter.Clear();
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (output.is_json()) {
-    output.json().Member("out", std::string_view(arguments.out));
-    output.json().Member("tables", arguments.tables).Member("rows", arguments.rows);
-    output.json().Member("dim", arguments.dim).Member("requests", arguments.requests);
+    output.json().Member("out", std::string_view(request.out));
+    output.json().Member("tables", request.tables).Member("rows", request.rows);
+    output.json().Member("dim", request.dim).Member("requests", request.requests);
     output.json().Member("seconds", seconds);
   } else {
-    output.Line(absl::StrCat(arguments.out, ": ", arguments.tables, " tables, ", arguments.rows,
-                             " rows of dim ", arguments.dim, ", ", arguments.requests,
-                             " requests in ", Fixed(seconds, 2), " s"));
+    output.Line(absl::StrCat(request.out, ": ", request.tables, " tables, ", request.rows,
+                             " rows of dim ", request.dim, ", ", request.requests, " requests in ",
+                             Fixed(seconds, 2), " s"));
   }
   return absl::OkStatus();
 }

@@ -27,31 +27,33 @@ absl::Status CheckEach(const std::vector<Setting>& settings) {
   return absl::OkStatus();
 }
 
-absl::Status CheckServer(const ServerConfig& config) {
-  if (config.threads == 1) {
-    return absl::InvalidArgumentError(
-        "server.threads = 1: expected at least 2, because one thread refuses excess requests");
-  }
-  if (config.threads != 0 && config.lookups >= config.threads) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("server.lookups = ", config.lookups,
-                     ": expected fewer than server.threads, which is ", config.threads));
-  }
-  if (config.body_bytes_max > config.bytes_in_flight_max / kBodyPart) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "server.body_bytes_max = ", FormatByteSize(config.body_bytes_max),
-        ": expected at most a quarter of server.bytes_in_flight_max, which is ",
-        FormatByteSize(config.bytes_in_flight_max), "; a larger body might never be accepted"));
-  }
-  if (config.tls_certificate.empty() != config.tls_key.empty()) {
-    return absl::InvalidArgumentError(
-        "server.security.tls_certificate and tls_key must both be set, or neither");
-  }
-  if (!config.tls_client_ca.empty() && config.tls_certificate.empty()) {
-    return absl::InvalidArgumentError(
-        "server.security.tls_client_ca needs server.security.tls_certificate");
-  }
+// What must not be, and the error if it is.
+struct Contradiction {
+  bool is_there;
+  std::string message;
+};
+absl::Status FirstOf(const std::vector<Contradiction>& contradictions) {
+  for (const auto& [is_there, message] : contradictions)
+    if (is_there) return absl::InvalidArgumentError(message);
   return absl::OkStatus();
+}
+
+absl::Status CheckServer(const ServerConfig& config) {
+  return FirstOf(
+      {{config.threads == 1,
+        "server.threads = 1: expected at least 2, because one thread refuses excess requests"},
+       {config.threads != 0 && config.lookups >= config.threads,
+        absl::StrCat("server.lookups = ", config.lookups,
+                     ": expected fewer than server.threads, which is ", config.threads)},
+       {config.body_bytes_max > config.bytes_in_flight_max / kBodyPart,
+        absl::StrCat("server.body_bytes_max = ", FormatByteSize(config.body_bytes_max),
+                     ": expected at most a quarter of server.bytes_in_flight_max, which is ",
+                     FormatByteSize(config.bytes_in_flight_max),
+                     "; a larger body might never be accepted")},
+       {config.tls_certificate.empty() != config.tls_key.empty(),
+        "server.security.tls_certificate and tls_key must both be set, or neither"},
+       {!config.tls_client_ca.empty() && config.tls_certificate.empty(),
+        "server.security.tls_client_ca needs server.security.tls_certificate"}});
 }
 
 absl::Status CheckModel(ModelConfig& model) {
@@ -59,25 +61,21 @@ absl::Status CheckModel(ModelConfig& model) {
   std::set<std::string> names;
   for (TableConfig& table : model.table) {
     HPS_RETURN_IF_ERROR(CheckEach(SettingsOf(table)));
-    if (!names.insert(table.name).second) {
-      return absl::InvalidArgumentError(absl::StrCat("model '", model.name, "': [[model.table]] '",
-                                                     table.name, "' is given twice"));
-    }
     const bool is_served =
         model.tables.empty() ||
         std::find(model.tables.begin(), model.tables.end(), table.name) != model.tables.end();
-    if (!is_served) {
-      return absl::InvalidArgumentError(absl::StrCat("model '", model.name, "': [[model.table]] '",
-                                                     table.name, "' is not one of its `tables`",
-                                                     NearestNameHint(table.name, model.tables)));
-    }
-    const bool l2_twice = table.l2_share.has_value() && table.l2_bytes.has_value();
-    if (l2_twice || (table.l1_share.has_value() && table.l1_bytes.has_value())) {
-      const std::string level = l2_twice ? "l2" : "l1";
-      return absl::InvalidArgumentError(absl::StrCat("model '", model.name, "', table '",
-                                                     table.name, "': ", level, "_share and ", level,
-                                                     "_bytes exclude each other"));
-    }
+    const std::string section =
+        absl::StrCat("model '", model.name, "': [[model.table]] '", table.name, "' is ");
+    const std::string budgets =
+        absl::StrCat("model '", model.name, "', table '", table.name, "': ");
+    HPS_RETURN_IF_ERROR(FirstOf(
+        {{!names.insert(table.name).second, section + "given twice"},
+         {!is_served, absl::StrCat(section, "not one of its `tables`",
+                                   is_served ? "" : NearestNameHint(table.name, model.tables))},
+         {table.l2_share.has_value() && table.l2_bytes.has_value(),
+          budgets + "l2_share and l2_bytes exclude each other"},
+         {table.l1_share.has_value() && table.l1_bytes.has_value(),
+          budgets + "l1_share and l1_bytes exclude each other"}}));
   }
   return absl::OkStatus();
 }
@@ -96,58 +94,40 @@ absl::Status CheckNoL2Budgets(const Config& config) {
   return absl::OkStatus();
 }
 
-absl::Status CheckRedisTls(const RedisConfig& redis) {
-  if (redis.tls_certificate.empty() != redis.tls_key.empty()) {
-    return absl::InvalidArgumentError(
-        "l2.redis.tls_certificate and l2.redis.tls_key must both be set, or neither");
-  }
-  const bool is_set =
-      !redis.tls_ca.empty() || !redis.tls_certificate.empty() || !redis.tls_server_name.empty();
-  if (is_set && !redis.tls) {
-    return absl::InvalidArgumentError(
-        "l2.redis has settings of TLS (tls_ca, tls_certificate or tls_server_name): they need "
-        "l2.redis.tls = true");
-  }
-  for (const std::string& node : redis.nodes) {
-    if (redis.tls && node.starts_with("unix:")) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "l2.redis.nodes: '", node, "' is a unix socket, which l2.redis.tls = true is not for"));
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckRedis(const Config& config) {
   const RedisConfig& redis = config.l2.redis;
-  if (redis.nodes.empty())
-    return absl::InvalidArgumentError("l2.redis.nodes: expected at least one address");
-  if (!redis.cluster && redis.nodes.size() > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("l2.redis.nodes has ", redis.nodes.size(),
-                     " addresses: expected one, or l2.redis.cluster = true"));
-  }
-  if (redis.timeout > config.lookup.timeout / 2) {
-    return absl::InvalidArgumentError(
-        "l2.redis.timeout is more than half of lookup.timeout: a server of Redis that hangs would "
-        "leave a lookup no time for level 3");
-  }
-  if (redis.write_timeout != Duration::zero() && redis.write_timeout < redis.timeout) {
-    return absl::InvalidArgumentError(
-        "l2.redis.write_timeout is less than l2.redis.timeout: a change waits at least once");
-  }
-  if (!redis.user.empty() && redis.password_file.empty())
-    return absl::InvalidArgumentError("l2.redis.user needs l2.redis.password_file");
-  if (redis.replica_reads && !redis.cluster)
-    return absl::InvalidArgumentError("l2.redis.replica_reads needs l2.redis.cluster = true");
-  HPS_RETURN_IF_ERROR(CheckRedisTls(redis));
+  const bool needs_tls =
+      !redis.tls_ca.empty() || !redis.tls_certificate.empty() || !redis.tls_server_name.empty();
+  const auto socket =
+      std::find_if(redis.nodes.begin(), redis.nodes.end(),
+                   [](const std::string& node) { return node.starts_with("unix:"); });
   const std::string& prefix = redis.key_prefix;
   const bool is_prefix = !prefix.empty() && prefix.size() <= kRedisPrefixBytesMax &&
                          prefix.find_first_of("{} ") == std::string::npos;
-  if (!is_prefix) {
-    return absl::InvalidArgumentError(absl::StrCat("l2.redis.key_prefix = ", QuoteToml(prefix),
-                                                   ": expected 1 to ", kRedisPrefixBytesMax,
-                                                   " bytes without braces and blanks"));
-  }
+  HPS_RETURN_IF_ERROR(FirstOf(
+      {{redis.nodes.empty(), "l2.redis.nodes: expected at least one address"},
+       {!redis.cluster && redis.nodes.size() > 1,
+        absl::StrCat("l2.redis.nodes has ", redis.nodes.size(),
+                     " addresses: expected one, or l2.redis.cluster = true")},
+       {redis.timeout > config.lookup.timeout / 2,
+        "l2.redis.timeout is more than half of lookup.timeout: a server of Redis that hangs would "
+        "leave a lookup no time for level 3"},
+       {redis.write_timeout != Duration::zero() && redis.write_timeout < redis.timeout,
+        "l2.redis.write_timeout is less than l2.redis.timeout: a change waits at least once"},
+       {!redis.user.empty() && redis.password_file.empty(),
+        "l2.redis.user needs l2.redis.password_file"},
+       {redis.replica_reads && !redis.cluster,
+        "l2.redis.replica_reads needs l2.redis.cluster = true"},
+       {redis.tls_certificate.empty() != redis.tls_key.empty(),
+        "l2.redis.tls_certificate and l2.redis.tls_key must both be set, or neither"},
+       {needs_tls && !redis.tls,
+        "l2.redis has settings of TLS (tls_ca, tls_certificate or tls_server_name): they need "
+        "l2.redis.tls = true"},
+       {redis.tls && socket != redis.nodes.end(),
+        absl::StrCat("l2.redis.nodes: '", socket == redis.nodes.end() ? "" : *socket,
+                     "' is a unix socket, which l2.redis.tls = true is not for")},
+       {!is_prefix, absl::StrCat("l2.redis.key_prefix = ", QuoteToml(prefix), ": expected 1 to ",
+                                 kRedisPrefixBytesMax, " bytes without braces and blanks")}}));
   const absl::Status made = MakeRedisTier(redis).status();  // does not connect
   if (absl::IsInvalidArgument(made))
     return absl::InvalidArgumentError(absl::StrCat("l2.redis.nodes: ", made.message()));
@@ -158,18 +138,13 @@ absl::Status CheckRedis(const Config& config) {
 absl::Status CheckSharedGroup(const Config& config) {
   const UpdateConfig& update = config.update;
   if (update.shared_group.empty()) return absl::OkStatus();
-  if (config.l2.kind == L2Kind::kMemory || config.l2.kind == L2Kind::kNone) {
-    return absl::InvalidArgumentError(
+  return FirstOf(
+      {{!HasRedis(config.l2.kind),
         "update.shared_group needs a level 2 on Redis: it divides the work of writing one that "
-        "nodes share");
-  }
-  if (update.brokers.empty())
-    return absl::InvalidArgumentError("update.shared_group needs update.brokers");
-  if (update.shared_group == update.group) {
-    return absl::InvalidArgumentError(
-        "update.shared_group is update.group: the one is of all nodes, the other of one node");
-  }
-  return absl::OkStatus();
+        "nodes share"},
+       {update.brokers.empty(), "update.shared_group needs update.brokers"},
+       {update.shared_group == update.group,
+        "update.shared_group is update.group: the one is of all nodes, the other of one node"}});
 }
 
 // Budgets in bytes must fit, whatever the store holds.

@@ -1,4 +1,5 @@
-// The list of all settings. It drives parsing, checking, printing and docs/configuration.md.
+// The list of all settings. It drives parsing, checking and printing; docs/configuration.md, which
+// tells what they mean, has the same names, types and defaults.
 //
 // A setting refers to one member of a configuration object. It reads that member from a value of
 // the file, checks it, and prints it as TOML. Nothing here depends on the TOML parser: a value of
@@ -38,12 +39,12 @@ class SettingValue {
   virtual absl::Status Read(const ConfigValue& value, const std::string& directory) = 0;
   // Errors: INVALID_ARGUMENT, with the range.
   virtual absl::Status Check() const = 0;
-  virtual std::string Print() const = 0;  // TOML; "" = not set
+  // TOML; "" = not set. A relative path is printed as one in `directory`.
+  virtual std::string Print(const std::string& directory) const = 0;
 };
 
 struct Setting {
   std::string name;           // with its section: "store.path", "model.table.l2_share"
-  std::string_view meaning;   // as documented
   std::string_view old_name;  // still accepted, with a warning; "" = none
   std::unique_ptr<SettingValue> value;
 
@@ -62,12 +63,8 @@ std::string_view AdviceOnRetired(std::string_view name);
 // Applies `setting.value->Check()`. The error's message begins with the setting's name and value.
 absl::Status CheckSetting(const Setting& setting);
 
-// docs/configuration.md's table of one section.
-std::string SettingsAsMarkdown(std::string_view section);
-
-// The names of all settings, in the order of the documentation; models and their tables last.
-std::vector<std::string> SettingNames();
-// The sections in the order of the documentation, "model" and "model.table" last.
-std::vector<std::string> SectionNames();
+// The names of all settings, in the order of the documentation, models and their tables last; then
+// those of all sections in this order.
+std::vector<std::string> KnownNames();
 
 }  // namespace hps

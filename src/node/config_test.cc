@@ -7,13 +7,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
 
 #include "base/limits.h"
 #include "node/config_check.h"
-#include "node/config_keys.h"
-#include "node/config_settings.h"
+#include "node/toml_file.h"
 #include "tier/redis_tier.h"
 
 namespace hps {
@@ -301,7 +299,7 @@ TEST_F(ConfigTest, AKeyOfTooManyPartsIsRefused) {
   for (int i = 0; i < 500'000; ++i) key += ".a";
   for (const std::string& text :
        {"[" + key + "]", "[[" + key + "]]", key + " = 1", "x = { " + key + " = 1 }", "[" + key}) {
-    const size_t column = text.find('.', 0) + 1 + 2 * (kConfigKeyPartsMax - 1);
+    const size_t column = text.find('.', 0) + 1 + 2 * (kTomlKeyPartsMax - 1);
     ExpectInvalid("\n" + text, "2:" + std::to_string(column), {"more than 8 parts"});
   }
 }
@@ -546,20 +544,6 @@ TEST_F(ConfigTest, BudgetsInBytesMustFitTogether) {
       "l1_bytes = 60\n[[model]]\nname = \"n\"\n[[model.table]]\nname = \"t\"\nl1_bytes = ";
   EXPECT_TRUE(Load(l1 + "40\n").ok());
   ExpectInvalid(l1 + "41\n", "", {"model 'n', table 't'", "l1_bytes = 41B", "l1.bytes_max", "40B"});
-}
-
-// docs/configuration.md holds, for every section, exactly the table that the settings give.
-TEST(ConfigDocumentationTest, AgreesWithTheSettings) {
-  std::ifstream file(std::string(HPS_SOURCE_DIRECTORY) + "/docs/configuration.md");
-  ASSERT_TRUE(file.is_open());
-  std::stringstream text;
-  text << file.rdbuf();
-  for (const std::string& section : SectionNames()) {
-    const std::string table = SettingsAsMarkdown(section);
-    EXPECT_NE(text.str().find(table), std::string::npos)
-        << "docs/configuration.md: the table of [" << section << "] should be\n\n"
-        << table;
-  }
 }
 
 }  // namespace

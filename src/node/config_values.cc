@@ -7,28 +7,55 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
-#include "base/text.h"
 #include "hps/table_spec.h"
 #include "types/units.h"
 
 namespace hps {
 namespace {
 
-// An empty list arrives as a list of integers.
-absl::Status ReadTexts(const ConfigValue& value, const char* what, std::vector<std::string>& out) {
-  const auto* given = std::get_if<std::vector<std::string>>(&value);
-  const auto* integers = std::get_if<std::vector<int64_t>>(&value);
-  if (given == nullptr && (integers == nullptr || !integers->empty()))
-    return WrongType(what, value);
-  out = given == nullptr ? std::vector<std::string>() : *given;
+// `value` as a text or another type of ConfigValue; `what`: what is expected.
+template <typename T>
+absl::Status Take(const ConfigValue& value, const std::string& what, T& out) {
+  const auto* given = std::get_if<T>(&value);
+  if (given == nullptr) return WrongType(what, value);
+  out = *given;
   return absl::OkStatus();
 }
 
-std::string PrintTexts(const std::vector<std::string>& texts) {
-  std::string list = "[";
-  for (const std::string& text : texts)
-    absl::StrAppend(&list, list.size() == 1 ? "" : ", ", QuoteToml(text));
-  return list + "]";
+absl::Status CheckPath(const std::string& path) {
+  if (path.find('\0') == std::string::npos) return absl::OkStatus();
+  return absl::InvalidArgumentError("a path can't hold a zero byte");
+}
+
+absl::Status CheckAddress(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  if (address.empty()) return absl::OkStatus();
+  uint16_t port = 0;
+  const char* const end = address.data() + address.size();
+  if (colon != std::string::npos && colon != 0) {
+    const auto [last, error] = std::from_chars(address.data() + colon + 1, end, port);
+    if (error == std::errc() && last == end) return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("expected \"host:port\" with a port from 0 to 65535, found " +
+                                    QuoteToml(address));
+}
+
+absl::Status CheckName(const std::string& name) {
+  if (ValidateTableName(name + "/t").ok() && name.find('/') == std::string::npos)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("expected a name of 1 to ", kNameBytesMax, " characters a-z A-Z 0-9 _ -"));
+}
+
+// Whether all characters are printable, or bytes beyond ASCII, and at least `min`.
+bool IsPlain(const std::string& text, unsigned char min) {
+  return std::all_of(text.begin(), text.end(),
+                     [min](char c) { return static_cast<unsigned char>(c) >= min && c != '\x7f'; });
+}
+
+absl::Status CheckLine(const std::string& text) {
+  if (IsPlain(text, ' ')) return absl::OkStatus();
+  return absl::InvalidArgumentError("expected a text of one line");
 }
 
 }  // namespace
@@ -50,7 +77,7 @@ std::string DescribeValue(const ConfigValue& value) {
   return std::visit(Describe(), value);
 }
 
-absl::Status WrongType(const char* what, const ConfigValue& value) {
+absl::Status WrongType(const std::string& what, const ConfigValue& value) {
   return absl::InvalidArgumentError(
       absl::StrCat("expected ", what, ", found ", DescribeValue(value)));
 }
@@ -63,36 +90,20 @@ absl::Status OutOfRange(const std::string& min, const std::string& max,
 }
 
 absl::Status BooleanCodec::Read(const ConfigValue& value, const std::string&, bool& out) const {
-  const auto* given = std::get_if<bool>(&value);
-  if (given == nullptr) return WrongType("true or false", value);
-  out = *given;
-  return absl::OkStatus();
-}
-
-std::string NumberCodec::type() const {
-  return absl::StrCat("number, ", PrintDouble(min), " to ", PrintDouble(max));
+  return Take(value, "true or false", out);
 }
 
 absl::Status NumberCodec::Read(const ConfigValue& value, const std::string&, double& out) const {
-  if (const auto* integer = std::get_if<int64_t>(&value)) {
-    out = static_cast<double>(*integer);
-    return absl::OkStatus();
-  }
-  const auto* given = std::get_if<double>(&value);
-  if (given == nullptr) return WrongType("a number", value);
-  out = *given;
+  const auto* integer = std::get_if<int64_t>(&value);
+  if (integer == nullptr) return Take(value, "a number", out);
+  out = static_cast<double>(*integer);
   return absl::OkStatus();
 }
 
 absl::Status NumberCodec::Check(double value) const {
   // Written so that a NaN is out of range.
-  if (!(value >= min && value <= max)) return OutOfRange(PrintDouble(min), PrintDouble(max));
-  return absl::OkStatus();
+  return value >= min && value <= max ? absl::OkStatus() : OutOfRange(Print(min), Print(max));
 }
-
-std::string NumberCodec::Print(double value) const { return PrintDouble(value); }
-
-std::string SizeCodec::type() const { return "size"; }
 
 absl::Status SizeCodec::Read(const ConfigValue& value, const std::string&, uint64_t& out) const {
   if (const auto* bytes = std::get_if<int64_t>(&value)) {
@@ -100,41 +111,33 @@ absl::Status SizeCodec::Read(const ConfigValue& value, const std::string&, uint6
     out = static_cast<uint64_t>(*bytes);
     return absl::OkStatus();
   }
-  const auto* given = std::get_if<std::string>(&value);
-  if (given == nullptr) return WrongType("a size such as \"512MiB\"", value);
-  HPS_ASSIGN_OR_RETURN(out, ParseByteSize(*given));
+  std::string text;
+  HPS_RETURN_IF_ERROR(Take(value, "a size such as \"512MiB\"", text));
+  HPS_ASSIGN_OR_RETURN(out, may_be_auto && text == "auto" ? kAutoBytes : ParseByteSize(text));
   return absl::OkStatus();
 }
 
 absl::Status SizeCodec::Check(uint64_t value) const {
-  if (value < min || value > max) return OutOfRange(FormatByteSize(min), FormatByteSize(max));
-  return absl::OkStatus();
-}
-
-std::string SizeCodec::Print(uint64_t value) const { return QuoteToml(FormatByteSize(value)); }
-
-absl::Status AutoSizeCodec::Read(const ConfigValue& value, const std::string& directory,
-                                 uint64_t& out) const {
-  if (const auto* text = std::get_if<std::string>(&value); text != nullptr && *text == "auto") {
-    out = kAutoBytes;
+  if ((may_be_auto && value == kAutoBytes) || (value >= min && value <= max))
     return absl::OkStatus();
-  }
-  return size.Read(value, directory, out);
+  return OutOfRange(FormatByteSize(min), FormatByteSize(max));
 }
 
-std::string DurationCodec::type() const { return "duration"; }
+std::string SizeCodec::Print(uint64_t value) const {
+  return QuoteToml(may_be_auto && value == kAutoBytes ? "auto" : FormatByteSize(value));
+}
 
 absl::Status DurationCodec::Read(const ConfigValue& value, const std::string&,
                                  Duration& out) const {
-  const auto* given = std::get_if<std::string>(&value);
-  if (given == nullptr) return WrongType("a duration such as \"500ms\"", value);
-  HPS_ASSIGN_OR_RETURN(out, ParseDuration(*given));
+  std::string text;
+  HPS_RETURN_IF_ERROR(Take(value, "a duration such as \"500ms\"", text));
+  HPS_ASSIGN_OR_RETURN(out, ParseDuration(text));
   return absl::OkStatus();
 }
 
 absl::Status DurationCodec::Check(Duration value) const {
-  if (value < min || value > max) return OutOfRange(FormatDuration(min), FormatDuration(max));
-  return absl::OkStatus();
+  if (value >= min && value <= max) return absl::OkStatus();
+  return OutOfRange(FormatDuration(min), FormatDuration(max));
 }
 
 std::string DurationCodec::Print(Duration value) const { return QuoteToml(FormatDuration(value)); }
@@ -144,113 +147,55 @@ std::string ResolvePath(const std::string& directory, const std::string& path) {
   return (std::filesystem::path(directory) / path).lexically_normal().string();
 }
 
-absl::Status PathCodec::Read(const ConfigValue& value, const std::string& directory,
+const TextCodec kPath = {.name = "path", .expected = "a path", .check = CheckPath, .is_path = true};
+const TextCodec kAddress = {.name = "host:port or \"\"",
+                            .expected = "\"host:port\"",
+                            .check = CheckAddress,
+                            .is_off_if_empty = true};
+const TextCodec kName = {.name = "name", .expected = "a name", .check = CheckName};
+const TextCodec kText = {.name = "text", .expected = "a text", .check = CheckLine};
+
+absl::Status TextCodec::Read(const ConfigValue& value, const std::string& directory,
                              std::string& out) const {
-  const auto* given = std::get_if<std::string>(&value);
-  if (given == nullptr) return WrongType("a path", value);
-  if (given->empty()) return absl::InvalidArgumentError("expected a path, found \"\"");
-  out = ResolvePath(directory, *given);
+  HPS_RETURN_IF_ERROR(Take(value, expected, out));
+  if (is_path && out.empty()) return absl::InvalidArgumentError("expected a path, found \"\"");
+  if (is_path) out = ResolvePath(directory, out);
   return absl::OkStatus();
 }
 
-absl::Status PathCodec::Check(const std::string& value) const {
-  if (value.find('\0') != std::string::npos)
-    return absl::InvalidArgumentError("a path can't hold a zero byte");
-  return absl::OkStatus();
-}
-
-std::string PathCodec::Print(const std::string& value) const {
-  return value.empty() ? "" : QuoteToml(value);
-}
-
-absl::Status ListenCodec::Read(const ConfigValue& value, const std::string&,
-                               std::string& out) const {
-  const auto* given = std::get_if<std::string>(&value);
-  if (given == nullptr) return WrongType("\"host:port\"", value);
-  out = *given;
-  return absl::OkStatus();
-}
-
-absl::Status ListenCodec::Check(const std::string& value) const {
-  if (value.empty()) return absl::OkStatus();
-  const size_t colon = value.rfind(':');
-  uint16_t port = 0;
-  const char* end = value.data() + value.size();
-  const auto result = colon == std::string::npos
-                          ? std::from_chars_result{end, std::errc::invalid_argument}
-                          : std::from_chars(value.data() + colon + 1, end, port);
-  if (colon == 0 || result.ec != std::errc() || result.ptr != end)
-    return absl::InvalidArgumentError("expected \"host:port\" with a port from 0 to 65535, found " +
-                                      QuoteToml(value));
-  return absl::OkStatus();
-}
-
-absl::Status NameCodec::Read(const ConfigValue& value, const std::string&, std::string& out) const {
-  const auto* given = std::get_if<std::string>(&value);
-  if (given == nullptr) return WrongType("a name", value);
-  out = *given;
-  return absl::OkStatus();
-}
-
-absl::Status NameCodec::Check(const std::string& value) const {
-  if (ValidateTableName(value + "/t").ok() && value.find('/') == std::string::npos)
-    return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("expected a name of 1 to ", kNameBytesMax, " characters a-z A-Z 0-9 _ -"));
-}
-
-absl::Status NameListCodec::Read(const ConfigValue& value, const std::string&,
-                                 std::vector<std::string>& out) const {
-  return ReadTexts(value, "a list of names", out);
-}
-
-absl::Status NameListCodec::Check(const std::vector<std::string>& value) const {
-  std::set<std::string> seen;
-  for (const std::string& name : value) {
-    HPS_RETURN_IF_ERROR(NameCodec{}.Check(name));
-    if (!seen.insert(name).second)
-      return absl::InvalidArgumentError(absl::StrCat("'", name, "' is listed twice"));
-  }
-  return absl::OkStatus();
-}
-
-std::string NameListCodec::Print(const std::vector<std::string>& value) const {
-  return PrintTexts(value);
-}
-
-absl::Status TextCodec::Read(const ConfigValue& value, const std::string&, std::string& out) const {
-  const auto* given = std::get_if<std::string>(&value);
-  if (given == nullptr) return WrongType("a text", value);
-  out = *given;
-  return absl::OkStatus();
-}
-
-absl::Status TextCodec::Check(const std::string& value) const {
-  const bool is_line = std::none_of(value.begin(), value.end(), [](char c) {
-    return static_cast<unsigned char>(c) < ' ' || c == '\x7f';
-  });
-  return is_line ? absl::OkStatus() : absl::InvalidArgumentError("expected a text of one line");
+std::string TextCodec::Print(const std::string& value, const std::string& directory) const {
+  if (value.empty()) return is_off_if_empty ? QuoteToml("") : "";
+  return QuoteToml(is_path ? ResolvePath(directory, value) : value);
 }
 
 absl::Status TextListCodec::Read(const ConfigValue& value, const std::string&,
                                  std::vector<std::string>& out) const {
-  return ReadTexts(value, what, out);
+  // An empty list arrives as a list of integers.
+  const auto* integers = std::get_if<std::vector<int64_t>>(&value);
+  if (integers == nullptr || !integers->empty()) return Take(value, "a " + type(), out);
+  out.clear();
+  return absl::OkStatus();
 }
 
 absl::Status TextListCodec::Check(const std::vector<std::string>& value) const {
+  std::set<std::string> seen;
   for (const std::string& text : value) {
-    const bool is_word = std::none_of(text.begin(), text.end(), [](char c) {
-      return static_cast<unsigned char>(c) <= ' ' || c == ',' || c == '\x7f';
-    });
-    if (is_word && !text.empty()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("expected a ", what, ", each without blanks and commas"));
+    if (!are_names && (text.empty() || text.find(',') != std::string::npos || !IsPlain(text, '!')))
+      return absl::InvalidArgumentError("expected a " + type() +
+                                        ", each without blanks and commas");
+    if (!are_names) continue;
+    HPS_RETURN_IF_ERROR(CheckName(text));
+    if (!seen.insert(text).second)
+      return absl::InvalidArgumentError(absl::StrCat("'", text, "' is listed twice"));
   }
   return absl::OkStatus();
 }
 
 std::string TextListCodec::Print(const std::vector<std::string>& value) const {
-  return PrintTexts(value);
+  const auto append = [](std::string* list, const std::string& text) {
+    absl::StrAppend(list, QuoteToml(text));
+  };
+  return absl::StrCat("[", absl::StrJoin(value, ", ", append), "]");
 }
 
 absl::Status DevicesCodec::Read(const ConfigValue& value, const std::string&, L1Config& out) const {
@@ -283,11 +228,8 @@ absl::Status DevicesCodec::Check(const L1Config& value) const {
 }
 
 std::string DevicesCodec::Print(const L1Config& value) const {
-  if (value.devices_auto) return "\"auto\"";
-  std::string text = "[";
-  for (const int device : value.devices)
-    absl::StrAppend(&text, text.size() == 1 ? "" : ", ", device);
-  return text + "]";
+  return value.devices_auto ? "\"auto\""
+                            : absl::StrCat("[", absl::StrJoin(value.devices, ", "), "]");
 }
 
 }  // namespace hps

@@ -5,7 +5,8 @@
 // TOML Read reads back ("" = not set).
 #pragma once
 
-#include <chrono>
+#include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,7 +14,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "hps/config.h"
 #include "import/model_toml.h"
 #include "node/config_settings.h"
@@ -21,7 +25,12 @@
 namespace hps {
 
 // INVALID_ARGUMENT: "expected <what>, found <value's kind>".
-absl::Status WrongType(const char* what, const ConfigValue& value);
+absl::Status WrongType(const std::string& what, const ConfigValue& value);
+
+// INVALID_ARGUMENT: "out of range, expected <min> to <max>", with ", found <found>" for a value
+// that the setting's type cannot hold.
+absl::Status OutOfRange(const std::string& min, const std::string& max,
+                        std::optional<int64_t> found = {});
 
 struct BooleanCodec {
   std::string type() const { return "boolean"; }
@@ -30,17 +39,12 @@ struct BooleanCodec {
   std::string Print(bool value) const { return value ? "true" : "false"; }
 };
 
-// INVALID_ARGUMENT: "out of range, expected <min> to <max>", with ", found <found>" for a value
-// that the setting's type cannot hold.
-absl::Status OutOfRange(const std::string& min, const std::string& max,
-                        std::optional<int64_t> found = {});
-
-template <typename T>  // uint32_t or uint64_t
+template <std::integral T>
 struct IntegerCodec {
   T min = 0;
   T max = 0;
 
-  std::string type() const { return "integer, " + Print(min) + " to " + Print(max); }
+  std::string type() const { return absl::StrCat("integer, ", min, " to ", max); }
   absl::Status Read(const ConfigValue& value, const std::string&, T& out) const {
     const auto* given = std::get_if<int64_t>(&value);
     if (given == nullptr) return WrongType("an integer", value);
@@ -58,40 +62,30 @@ struct IntegerCodec {
 struct NumberCodec {
   double min = 0;
   double max = 0;
-  std::string type() const;
+
+  std::string type() const { return "number, " + Print(min) + " to " + Print(max); }
   absl::Status Read(const ConfigValue& value, const std::string& directory, double& out) const;
   absl::Status Check(double value) const;
-  std::string Print(double value) const;
+  std::string Print(double value) const { return PrintDouble(value); }
 };
 
-// "512MiB", or a number of bytes.
+// "512MiB", or a number of bytes; also "auto", which is kAutoBytes, if `may_be_auto`.
 struct SizeCodec {
   uint64_t min = 0;
   uint64_t max = 0;
-  std::string type() const;
+  bool may_be_auto = false;
+
+  std::string type() const { return may_be_auto ? "\"auto\" | size" : "size"; }
   absl::Status Read(const ConfigValue& value, const std::string& directory, uint64_t& out) const;
   absl::Status Check(uint64_t value) const;
   std::string Print(uint64_t value) const;
 };
 
-// "auto", which is kAutoBytes, or a size of at least one byte.
-struct AutoSizeCodec {
-  SizeCodec size;
-
-  std::string type() const { return "\"auto\" | " + size.type(); }
-  absl::Status Read(const ConfigValue& value, const std::string& directory, uint64_t& out) const;
-  absl::Status Check(uint64_t value) const {
-    return value == kAutoBytes ? absl::OkStatus() : size.Check(value);
-  }
-  std::string Print(uint64_t value) const {
-    return value == kAutoBytes ? QuoteToml("auto") : size.Print(value);
-  }
-};
-
 struct DurationCodec {
   Duration min{};
   Duration max{};
-  std::string type() const;
+
+  std::string type() const { return "duration"; }
   absl::Status Read(const ConfigValue& value, const std::string& directory, Duration& out) const;
   absl::Status Check(Duration value) const;
   std::string Print(Duration value) const;
@@ -100,55 +94,30 @@ struct DurationCodec {
 // `path` relative to `directory`; an absolute path is unchanged.
 std::string ResolvePath(const std::string& directory, const std::string& path);
 
-// A path of a file or directory; empty = not set.
-struct PathCodec {
-  std::string type() const { return "path"; }
-  absl::Status Read(const ConfigValue& value, const std::string& directory, std::string& out) const;
-  absl::Status Check(const std::string& value) const;
-  std::string Print(const std::string& value) const;
-};
-
-// "host:port", or "" = off.
-struct ListenCodec {
-  std::string type() const { return "host:port or \"\""; }
-  absl::Status Read(const ConfigValue& value, const std::string& directory, std::string& out) const;
-  absl::Status Check(const std::string& value) const;
-  std::string Print(const std::string& value) const { return QuoteToml(value); }
-};
-
-// The name of a model, or of a table without its model.
-struct NameCodec {
-  std::string type() const { return "name"; }
-  absl::Status Read(const ConfigValue& value, const std::string& directory, std::string& out) const;
-  absl::Status Check(const std::string& value) const;
-  std::string Print(const std::string& value) const {
-    return value.empty() ? "" : QuoteToml(value);
-  }
-};
-
-struct NameListCodec {
-  std::string type() const { return "list of names"; }
-  absl::Status Read(const ConfigValue& value, const std::string& directory,
-                    std::vector<std::string>& out) const;
-  absl::Status Check(const std::vector<std::string>& value) const;
-  std::string Print(const std::vector<std::string>& value) const;
-};
-
-// Any text of one line; empty = not set.
+// A text of one kind; empty = not set, unless the kind has a meaning for it.
 struct TextCodec {
-  std::string type() const { return "text"; }
+  const char* name;      // as documented
+  const char* expected;  // for errors: "a path"
+  absl::Status (*check)(const std::string& text);
+  bool is_path = false;  // relative to a directory
+  bool is_off_if_empty = false;
+
+  std::string type() const { return name; }
   absl::Status Read(const ConfigValue& value, const std::string& directory, std::string& out) const;
-  absl::Status Check(const std::string& value) const;
-  std::string Print(const std::string& value) const {
-    return value.empty() ? "" : QuoteToml(value);
-  }
+  absl::Status Check(const std::string& value) const { return check(value); }
+  std::string Print(const std::string& value, const std::string& directory) const;
 };
+extern const TextCodec kPath;     // of a file or directory
+extern const TextCodec kAddress;  // "host:port", or "" = off
+extern const TextCodec kName;     // of a model, or of a table without its model
+extern const TextCodec kText;     // any text of one line
 
-// Texts without blanks and commas.
+// Names, each at most once, or texts without blanks and commas.
 struct TextListCodec {
-  const char* what;
+  const char* elements;  // "names"
+  bool are_names = false;
 
-  std::string type() const { return what; }
+  std::string type() const { return absl::StrCat("list of ", elements); }
   absl::Status Read(const ConfigValue& value, const std::string& directory,
                     std::vector<std::string>& out) const;
   absl::Status Check(const std::vector<std::string>& value) const;
@@ -165,34 +134,32 @@ struct DevicesCodec {
   std::string Print(const L1Config& value) const;
 };
 
+// An enumeration whose values count from 0.
 template <typename Enum>
 struct EnumCodec {
-  std::vector<std::pair<Enum, std::string>> names;
+  std::vector<std::string> names;  // in the order of the enumerators
 
   std::string type() const {
-    std::string text;
-    for (const auto& [value, name] : names) text += (text.empty() ? "" : " | ") + QuoteToml(name);
-    return text;
+    return absl::StrJoin(names, " | ", [](std::string* text, const std::string& name) {
+      absl::StrAppend(text, QuoteToml(name));
+    });
   }
   absl::Status Read(const ConfigValue& value, const std::string&, Enum& out) const {
     const auto* given = std::get_if<std::string>(&value);
-    if (given == nullptr) return WrongType(type().c_str(), value);
-    for (const auto& [known, name] : names) {
-      if (name != *given) continue;
-      out = known;
-      return absl::OkStatus();
-    }
-    return absl::InvalidArgumentError("expected " + type() + ", found " + QuoteToml(*given));
+    if (given == nullptr) return WrongType(type(), value);
+    const auto found = std::find(names.begin(), names.end(), *given);
+    if (found == names.end())
+      return absl::InvalidArgumentError("expected " + type() + ", found " + QuoteToml(*given));
+    out = static_cast<Enum>(found - names.begin());
+    return absl::OkStatus();
   }
   absl::Status Check(Enum value) const {
     return Print(value).empty() ? absl::InvalidArgumentError("expected " + type())
                                 : absl::OkStatus();
   }
   std::string Print(Enum value) const {
-    for (const auto& [known, name] : names) {
-      if (known == value) return QuoteToml(name);
-    }
-    return "";
+    const auto index = static_cast<size_t>(value);
+    return index < names.size() ? QuoteToml(names[index]) : "";
   }
 };
 

@@ -1,4 +1,5 @@
-// Level 1 of a process: a cache on each configured device, and the budgets of the tables in it.
+// Level 1 of a process: the tables in the caches of its devices (node/device_caches.h), and their
+// budgets.
 //
 // Every table has the same budget on every device. A table of a new version gets its budget before
 // the switch if enough memory is free, otherwise when the tables that it replaces have been
@@ -30,7 +31,7 @@
 #include "base/mutex.h"
 #include "hps/config.h"
 #include "hps/statistics.h"
-#include "serving/device_health.h"
+#include "node/device_caches.h"
 #include "serving/l2_pinner.h"
 #include "serving/live_table.h"
 #include "tier/device_cache_factory.h"
@@ -39,43 +40,19 @@ namespace hps {
 
 class DeviceLevel {
  public:
-  struct Options {
-    bool is_server = false;       // affects the default of l1.calls_max
-    bool is_auto_budget = false;  // l1.bytes_max is what ChooseBudgets found for "auto"
-  };
-  // `config` and `factory` are borrowed. Listed devices must be usable. With "auto", a device
-  // without enough memory is skipped with a warning, and an automatic budget is chosen again for
-  // the others. Errors: those of DeviceCacheFactory::Make, for a listed device.
+  // Opens the caches. Errors: those of DeviceCaches::Create.
   static absl::StatusOr<std::unique_ptr<DeviceLevel>> Create(const Config& config,
-                                                             const Options& options,
+                                                             const DeviceCaches::Options& options,
                                                              const DeviceCacheFactory& factory);
   ~DeviceLevel();
   DeviceLevel(const DeviceLevel&) = delete;
   DeviceLevel& operator=(const DeviceLevel&) = delete;
 
-  // The memory of all tables on each device.
-  uint64_t bytes_max() const { return bytes_max_; }
-
-  // Memory of the device that was free when the level was opened, without that for tables.
-  // UINT64_MAX: the device does not say, or has no cache.
-  uint64_t BytesLeftOn(int device) const;
-
-  // Indexed by the cache numbers of LiveTable; empty without a device.
-  std::vector<DeviceCache*> caches() const;
+  const DeviceCaches& devices() const { return *devices_; }
 
   // For level 2's tables, which it must outlive; null without a device, or if l2.pinned_bytes_max
   // is 0.
   HostMemoryPinner* l2_pinner() const { return l2_pinner_.get(); }
-
-  // Of the caches' devices, in the same order; for the sessions.
-  std::vector<DeviceHealth*> healths() const;
-
-  // The devices with a cache, and those that "auto" found and left out.
-  std::vector<DeviceState> States() const;
-
-  // OK if sessions may use the device: -1, or one of caches(). Errors: UNIMPLEMENTED (a build
-  // without GPU support), UNAVAILABLE, with the reason.
-  absl::Status CheckDevice(int device) const;
 
   // A new table of the version that a model will switch to, or one that waits to be loaded.
   struct Demand {
@@ -105,9 +82,6 @@ class DeviceLevel {
   // Ends and disables filling, so that the process can exit quickly.
   void StopFilling() { filling_.store(false, std::memory_order_relaxed); }
 
-  // Replaces cache numbers in the statistics by device numbers.
-  void NameDevices(std::span<TableStatistics> tables) const;
-
  private:
   // A table that waits in one cache, for memory or for the device to answer.
   struct PendingTable {
@@ -128,14 +102,7 @@ class DeviceLevel {
     DeviceLevel& level_;
   };
 
-  DeviceLevel(const Config& config, const Options& options)
-      : config_(config), options_(options), bytes_max_(config.l1.bytes_max) {}
-  absl::Status Open(const DeviceCacheFactory& factory);
-  // Where memory is short it uses the next of `calls_max`, which has at least one number.
-  absl::Status MakeCache(const DeviceCacheFactory& factory, int device,
-                         std::span<const size_t> calls_max);
-  absl::Status MakeCaches(const DeviceCacheFactory& factory, std::span<const int> devices);
-  void NoteBytesLeft(const DeviceCacheFactory& factory);
+  explicit DeviceLevel(const Config& config) : config_(config) {}
   // Errors: RESOURCE_EXHAUSTED, and UNAVAILABLE if the device does not answer.
   absl::Status Attach(LiveTable& table, size_t cache, uint64_t bytes);
   void NoteWait(size_t cache, const absl::Status& status) const;
@@ -148,14 +115,7 @@ class DeviceLevel {
   void AttachPending();
 
   const Config& config_;
-  const Options options_;
-  uint64_t bytes_max_;                  // changes in Open only
-  std::map<int, uint64_t> bytes_left_;  // by device; likewise
-  std::vector<std::unique_ptr<DeviceCache>> caches_;
-  std::vector<std::unique_ptr<DeviceHealth>> healths_;  // of caches_
-  absl::Status devices_status_;                         // why there are no devices
-  size_t device_count_ = 0;                             // that were to be used
-  std::map<int, absl::Status> skipped_{};               // devices without a cache, and why
+  std::unique_ptr<const DeviceCaches> devices_;
   std::atomic<bool> closing_{false};
   std::atomic<bool> filling_{true};
   std::atomic<bool> attach_posted_{false};

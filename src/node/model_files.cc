@@ -1,9 +1,6 @@
 #include "node/model_files.h"
 
-#include <toml++/toml.h>
-
 #include <algorithm>
-#include <exception>
 #include <filesystem>
 #include <initializer_list>
 #include <set>
@@ -13,12 +10,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
-#include "base/limits.h"
 #include "base/macros.h"
-#include "import/formats/file.h"
 #include "import/model_toml.h"
 #include "network/onnx/model.h"
-#include "node/config_keys.h"
+#include "node/toml_file.h"
 #include "types/names.h"
 
 namespace hps {
@@ -31,7 +26,8 @@ class ModelFileReader {
       : directory_(std::move(directory)), path_(directory_ + "/" + kModelFile) {}
 
   absl::StatusOr<ModelFiles> Read() {
-    HPS_ASSIGN_OR_RETURN(const toml::table file, Parse());
+    HPS_ASSIGN_OR_RETURN(const std::string text, ReadTomlText(path_));
+    HPS_ASSIGN_OR_RETURN(const toml::table file, ParseToml(path_, text));
     HPS_RETURN_IF_ERROR(CheckKeys(file, "", {"name", "tables", "network"}));
     HPS_ASSIGN_OR_RETURN(const std::string name, Text(file, "name", "a model's name"));
     ModelFiles files;
@@ -45,29 +41,7 @@ class ModelFileReader {
 
  private:
   absl::Status Invalid(const toml::node& at, const std::string& what) const {
-    return absl::InvalidArgumentError(absl::StrCat(path_, ":", at.source().begin.line, ":",
-                                                   at.source().begin.column, ": ", what));
-  }
-
-  absl::StatusOr<toml::table> Parse() const {
-    HPS_ASSIGN_OR_RETURN(const File file, File::OpenForReading(path_));
-    if (file.bytes_at_open() > kConfigBytesMax)
-      return absl::InvalidArgumentError(
-          absl::StrCat(path_, ": has more than ", kConfigBytesMax, " bytes"));
-    std::string text(file.bytes_at_open(), '\0');
-    HPS_RETURN_IF_ERROR(file.ReadAt(0, std::as_writable_bytes(std::span(text))));
-    // The parser takes memory and stack for each part of a dotted key.
-    if (FindDeepKey(text, kConfigKeyPartsMax).has_value())
-      return absl::InvalidArgumentError(absl::StrCat(path_, ": a key has too many parts"));
-    try {
-      return toml::parse(std::string_view(text));
-    } catch (const toml::parse_error& error) {
-      return absl::InvalidArgumentError(absl::StrCat(path_, ":", error.source().begin.line, ":",
-                                                     error.source().begin.column, ": ",
-                                                     std::string(error.description())));
-    } catch (const std::exception& error) {
-      return absl::InvalidArgumentError(absl::StrCat(path_, ": ", error.what()));
-    }
+    return WithPlace(path_, at.source().begin, absl::InvalidArgumentError(what));
   }
 
   absl::Status CheckKeys(const toml::table& table, const std::string& prefix,

@@ -43,7 +43,7 @@ template <typename Make>
 absl::StatusOr<std::unique_ptr<LookupSession>> MakeSession(const StoreModelManager::Parts& parts,
                                                            const SessionOptions& options,
                                                            Make make) {
-  HPS_RETURN_IF_ERROR(parts.l1->CheckDevice(options.device));
+  HPS_RETURN_IF_ERROR(parts.l1->devices().CheckDevice(options.device));
   SessionOptions granted = options;
   if (options.device != -1) granted.keys_max = std::min(options.keys_max, parts.device_keys_max);
   HPS_ASSIGN_OR_RETURN(std::unique_ptr<LookupSession> session, make(granted));
@@ -190,8 +190,8 @@ absl::StatusOr<std::unique_ptr<LookupSession>> StoreModelManager::NewSession(
 
 std::vector<LookupDevice> StoreModelManager::devices() const {
   std::vector<LookupDevice> devices;
-  for (const DeviceCache* cache : parts_.l1->caches()) {
-    const uint64_t left = parts_.l1->BytesLeftOn(cache->device());
+  for (const DeviceCache* cache : parts_.l1->devices().caches()) {
+    const uint64_t left = parts_.l1->devices().BytesLeftOn(cache->device());
     devices.push_back({.number = cache->device(),
                        .prediction_row_bytes_max = left == UINT64_MAX ? left : left / 2});
   }

@@ -281,8 +281,8 @@ absl::Status OpenLevels(OpenMode mode, const DeviceCacheFactory& devices, bool i
   HPS_ASSIGN_OR_RETURN(store.sessions,
                        SessionFactory::Create({.fetch_executor = store.fetch_executor.get(),
                                                .promote_executor = store.promote_executor.get(),
-                                               .caches = store.l1->caches(),
-                                               .healths = store.l1->healths(),
+                                               .caches = store.l1->devices().caches(),
+                                               .healths = store.l1->devices().healths(),
                                                .timeout = config.lookup.timeout,
                                                .helper_spin = config.threads.helper_spin}));
   store.registry =
@@ -424,9 +424,10 @@ StoreStatistics OpenedStore::Statistics() const {
   statistics.tables = models_.Statistics();
   if (resources_->l2.remote_statistics != nullptr)
     statistics.l2_remote = resources_->l2.remote_statistics();
-  resources_->l1->NameDevices(statistics.tables);
-  statistics.devices = resources_->l1->States();
-  if (!resources_->l1->caches().empty()) statistics.l1_bytes_max = resources_->l1->bytes_max();
+  const DeviceCaches& devices = resources_->l1->devices();
+  devices.NameDevices(statistics.tables);
+  statistics.devices = devices.States();
+  if (devices.size() > 0) statistics.l1_bytes_max = devices.bytes_max();
   if (HasMemory(config_.l2.kind)) statistics.l2_bytes_max = config_.l2.bytes_max;
   return statistics;
 }

@@ -1,7 +1,14 @@
-#include "node/config_keys.h"
+#include "node/toml_file.h"
 
 #include <algorithm>
-#include <array>
+#include <exception>
+#include <span>
+
+#include "absl/strings/str_cat.h"
+#include "base/limits.h"
+#include "base/macros.h"
+#include "base/text.h"
+#include "import/formats/file.h"
 
 namespace hps {
 namespace {
@@ -43,7 +50,7 @@ bool IsInKey(char character) {
 
 }  // namespace
 
-std::optional<TextPlace> FindDeepKey(std::string_view text, uint32_t parts_max) {
+std::optional<toml::source_position> FindDeepKey(std::string_view text, uint32_t parts_max) {
   uint32_t parts = 1;
   for (size_t at = 0; at < text.size();) {
     const char character = text[at];
@@ -59,8 +66,8 @@ std::optional<TextPlace> FindDeepKey(std::string_view text, uint32_t parts_max) 
       if (++parts > parts_max) {
         const std::string_view before = text.substr(0, at);
         const auto breaks = static_cast<uint32_t>(std::count(before.begin(), before.end(), '\n'));
-        return TextPlace{.line = breaks + 1,
-                         .column = static_cast<uint32_t>(at - (before.rfind('\n') + 1)) + 1};
+        return toml::source_position{
+            .line = breaks + 1, .column = static_cast<uint32_t>(at - (before.rfind('\n') + 1)) + 1};
       }
     } else if (!IsInKey(character)) {
       parts = 1;
@@ -68,6 +75,42 @@ std::optional<TextPlace> FindDeepKey(std::string_view text, uint32_t parts_max) 
     ++at;
   }
   return std::nullopt;
+}
+
+absl::Status WithPlace(const std::string& path, const toml::source_position& place,
+                       const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(path, ":", place.line, ":", place.column, ": ",
+                                                  status.message()));
+}
+
+absl::StatusOr<std::string> ReadTomlText(const std::string& path) {
+  HPS_ASSIGN_OR_RETURN(const File file, File::OpenForReading(path));
+  if (file.bytes_at_open() > kConfigBytesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": a configuration file has at most ", kConfigBytesMax, " bytes"));
+  }
+  std::string text(file.bytes_at_open(), '\0');
+  HPS_RETURN_IF_ERROR(file.ReadAt(0, std::as_writable_bytes(std::span(text))));
+  return text;
+}
+
+absl::StatusOr<toml::table> ParseToml(const std::string& path, const std::string& text) {
+  if (const auto place = FindDeepKey(text, kTomlKeyPartsMax)) {
+    return WithPlace(
+        path, *place,
+        absl::InvalidArgumentError(absl::StrCat("a key of more than ", kTomlKeyPartsMax,
+                                                " parts; no setting has so many")));
+  }
+  try {
+    return toml::parse(text, path);
+  } catch (const toml::parse_error& error) {
+    // It quotes the text, also a line break.
+    return WithPlace(path, error.source().begin,
+                     absl::InvalidArgumentError(PrintableText(error.description())));
+  } catch (const std::exception& error) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", error.what()));
+  }
 }
 
 }  // namespace hps

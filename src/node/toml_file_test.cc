@@ -1,4 +1,4 @@
-#include "node/config_keys.h"
+#include "node/toml_file.h"
 
 #include <gtest/gtest.h>
 
@@ -9,12 +9,12 @@ namespace {
 
 // "line:column" of the key with more than three parts; "" when there is none.
 std::string DeepKey(std::string_view text) {
-  const std::optional<TextPlace> place = FindDeepKey(text, 3);
+  const std::optional<toml::source_position> place = FindDeepKey(text, 3);
   if (!place.has_value()) return "";
   return std::to_string(place->line) + ":" + std::to_string(place->column);
 }
 
-TEST(ConfigKeysTest, CountsThePartsOfKeys) {
+TEST(TomlFileTest, CountsThePartsOfKeys) {
   EXPECT_EQ(DeepKey(""), "");
   EXPECT_EQ(DeepKey("a.b.c = 1"), "");
   EXPECT_EQ(DeepKey("a.b.c.d = 1"), "1:6");
@@ -27,7 +27,7 @@ TEST(ConfigKeysTest, CountsThePartsOfKeys) {
   EXPECT_EQ(DeepKey("\xc3\xa4.\xc3\xa4.\xc3\xa4.\xc3\xa4 = 1"), "1:9");
 }
 
-TEST(ConfigKeysTest, LeavesValuesAndCommentsAlone) {
+TEST(TomlFileTest, LeavesValuesAndCommentsAlone) {
   EXPECT_EQ(DeepKey("a = \"127.0.0.1:80\"  # 1.2.3.4\nb = '1.2.3.4'"), "");
   EXPECT_EQ(DeepKey("a = [0.1, 0.2, 0.3, 0.4, 1e-0.5]"), "");
   EXPECT_EQ(DeepKey("a = \"\"\"\n1.2.3.4 \"\" \\\"\"\" 1.2.3.4\"\"\"\nb = '''\n1.2.3.4'''"), "");
@@ -35,7 +35,7 @@ TEST(ConfigKeysTest, LeavesValuesAndCommentsAlone) {
 }
 
 // Catches: an overlooked end of a string, so that later keys are taken for its content.
-TEST(ConfigKeysTest, FindsKeysBehindStrings) {
+TEST(TomlFileTest, FindsKeysBehindStrings) {
   const std::string deep = ", { a.b.c.d = 1 } ]";
   EXPECT_EQ(DeepKey("x = [ \"\"" + deep), "1:18");
   EXPECT_EQ(DeepKey("x = [ \"\\\\\"" + deep), "1:20");
