@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <deque>
 #include <limits>
 #include <optional>
 #include <random>
@@ -74,17 +73,6 @@ uint64_t RandomNumber() {
   return (uint64_t{device()} << 32) | device();
 }
 
-// Keeps the pieces with these numbers, in ascending order.
-template <typename Work>
-void KeepPieces(std::span<const size_t> numbers, Work& work) {
-  for (size_t kept = 0; kept < numbers.size(); ++kept) {
-    work.pieces[kept] = work.pieces[numbers[kept]];
-    work.requests[kept] = work.requests[numbers[kept]];
-  }
-  work.pieces.resize(numbers.size());
-  work.requests.resize(numbers.size());
-}
-
 // Decimal digits, so that texts compare as numbers do.
 constexpr size_t kChangeDigits = 14;
 
@@ -117,11 +105,9 @@ class RedisTable::FetchPart final : public RedisFetchPart {
       : table_(table), batch_(batch), work_(work), lacks_a_change_(work.pieces.size()) {}
 
   RedisBatch Requests() override {
-    return {.bytes = work_.bytes,
-            .requests = work_.requests,
-            .sink = this,
-            .unanswered = Unanswered::kNothing,
-            .reads_replicas = table_.ReadsReplicas()};
+    RedisBatch batch = work_.Batch(this, Unanswered::kNothing);
+    batch.reads_replicas = table_.ReadsReplicas();
+    return batch;
   }
   void End() override {}
 
@@ -131,14 +117,14 @@ class RedisTable::FetchPart final : public RedisFetchPart {
 
   // Replies of several nodes come by turns.
   bool OnValue(size_t request, size_t index, const ReplyValue& value) override {
-    const Piece& piece = work_.pieces[request];
+    const RedisPiece& piece = work_.pieces[request];
     if (index == 0) {
       TakeChange(request, value);
       return true;
     }
     if (value.type == ReplyType::kNil || lacks_a_change_[request]) return true;
     if (value.type != ReplyType::kString || index > piece.count) return false;
-    const size_t i = work_.groups.positions[piece.first + index - 1];
+    const size_t i = work_.PositionsOf(piece)[index - 1];
     const RowValue row = ParseRowValue(table_.IdentityOf(piece, batch_.keys[i]), value.text,
                                        table_.options_.row_bytes);
     if (!row.valid) {
@@ -162,15 +148,16 @@ class RedisTable::FetchPart final : public RedisFetchPart {
   // A server whose number is lower than one that was seen has lost changes, or lags behind its
   // master: none of its rows count.
   void TakeChange(size_t request, const ReplyValue& value) {
-    const Piece& piece = work_.pieces[request];
+    const size_t partition = work_.pieces[request].partition;
+    const Changes& known = work_.changes[request];
     const std::optional<uint64_t> change = ParseChange(value);
-    lacks_a_change_[request] = !change.has_value() || *change < piece.seen;
+    lacks_a_change_[request] = !change.has_value() || *change < known.seen;
     if (lacks_a_change_[request] && work_.requests[request].to_replica) {
       table_.masters_until_.store(RealClock().Now() + kReplicaRest, std::memory_order_relaxed);
     } else if (lacks_a_change_[request]) {
-      table_.changes_.NoteLoss(piece.partition, piece.losses);
-    } else if (*change > piece.seen) {
-      table_.NoteChange(piece, *change);
+      table_.changes_.NoteLoss(partition, known.losses);
+    } else if (*change > known.seen) {
+      table_.NoteChange(partition, known.ends, *change);
     }
   }
   void EndEpoch(size_t request) {
@@ -209,12 +196,6 @@ RedisTable::RedisTable(std::shared_ptr<RedisClient> client, const Options& optio
       nonce_(RandomNumber()),
       changes_(options.partition_count) {}
 
-RedisTable::Work& RedisTable::ThreadWork(size_t part) {
-  thread_local std::deque<Work> works;
-  while (works.size() <= part) works.emplace_back();
-  return works[part];
-}
-
 // Each of the three counts only grows, so that no sum comes twice. The caller reads `epoch` before
 // this function reads the others: a request whose epoch has ended meanwhile is not sent.
 uint64_t RedisTable::EndsOf(size_t partition, uint64_t epoch) const {
@@ -225,13 +206,12 @@ uint64_t RedisTable::GenerationOf(uint64_t ends) const {
   return HashKey(static_cast<Key>(ends), nonce_);
 }
 
-void RedisTable::NoteChange(const Piece& piece, uint64_t number) {
-  changes_.Note(piece.partition, piece.ends, number, [&] {
-    return EndsOf(piece.partition, client_->slots().Epoch(names_.slot(piece.partition)));
-  });
+void RedisTable::NoteChange(size_t partition, uint64_t ends, uint64_t number) {
+  changes_.Note(partition, ends, number,
+                [&] { return EndsOf(partition, client_->slots().Epoch(names_.slot(partition))); });
 }
 
-RowIdentity RedisTable::IdentityOf(const Piece& piece, Key key) const {
+RowIdentity RedisTable::IdentityOf(const RedisPiece& piece, Key key) const {
   return {.incarnation = options_.incarnation, .generation = piece.generation, .key = key};
 }
 
@@ -241,64 +221,28 @@ bool RedisTable::ReadsReplicas() const {
 }
 
 // The slots must be prepared.
-void RedisTable::BeginWork(std::span<const Key> keys, size_t keys_max, bool reversed,
-                           Work& work) const {
-  work.groups.Group(names_, keys, reversed);
-  work.pieces.clear();
-  work.requests.clear();
-  work.bytes.clear();
-  for (size_t partition = 0; partition < names_.partition_count(); ++partition) {
-    const uint32_t end = work.groups.begins[partition + 1];
-    uint32_t first = work.groups.begins[partition];
-    if (first == end) continue;
-    const uint16_t slot = names_.slot(partition);
-    const uint64_t epoch = client_->slots().Epoch(slot);
-    const uint64_t losses = changes_.Losses(partition);
-    const uint64_t ends = EndsOf(partition, epoch);
-    for (uint32_t count = 0; first < end; first += count) {
-      count = std::min<uint32_t>(end - first, static_cast<uint32_t>(keys_max));
-      work.pieces.push_back({.partition = partition,
-                             .first = first,
-                             .count = count,
-                             .generation = GenerationOf(ends),
-                             .ends = ends,
-                             .losses = losses,
-                             .seen = changes_.Seen(partition, ends)});
-      work.requests.push_back({.slot = slot, .epoch = epoch});
-    }
-  }
+void RedisTable::BeginWork(std::span<const Key> keys, size_t keys_max, Work& work) const {
+  work.Divide(names_, client_->slots(), keys, keys_max);
+  NameRows(work);
 }
 
-void RedisTable::WriteFetches(std::span<const Key> keys, Work& work) const {
-  for (size_t request = 0; request < work.requests.size(); ++request) {
-    const Piece& piece = work.pieces[request];
-    work.requests[request].begin = work.bytes.size();
-    AppendCommandHeader(piece.count + 2, work.bytes);
-    AppendPart("MGET", work.bytes);
-    names_.AppendChangeName(piece.partition, piece.generation, work.bytes);
-    for (const uint32_t i : std::span(work.groups.positions).subspan(piece.first, piece.count))
-      names_.AppendName(piece.partition, piece.generation, keys[i], work.bytes);
-    work.requests[request].end = work.bytes.size();
-  }
-}
-
-void RedisTable::WriteErasures(std::span<const Key> keys, Work& work) const {
-  for (size_t request = 0; request < work.requests.size(); ++request) {
-    const Piece& piece = work.pieces[request];
-    work.requests[request].begin = work.bytes.size();
-    AppendCommandHeader(piece.count + 1, work.bytes);
-    AppendPart("DEL", work.bytes);
-    for (const uint32_t i : std::span(work.groups.positions).subspan(piece.first, piece.count))
-      names_.AppendName(piece.partition, piece.generation, keys[i], work.bytes);
-    work.requests[request].end = work.bytes.size();
+void RedisTable::NameRows(Work& work) const {
+  work.changes.clear();
+  for (size_t i = 0; i < work.pieces.size(); ++i) {
+    RedisPiece& piece = work.pieces[i];
+    const uint64_t losses = changes_.Losses(piece.partition);
+    const uint64_t ends = EndsOf(piece.partition, work.requests[i].epoch);
+    piece.generation = GenerationOf(ends);
+    work.changes.push_back(
+        {.ends = ends, .losses = losses, .seen = changes_.Seen(piece.partition, ends)});
   }
 }
 
 std::unique_ptr<RedisFetchPart> RedisTable::BeginFetch(const FetchBatch& batch, size_t number) {
   HPS_CHECK(batch.keys.empty() || batch.rows.row_bytes == options_.row_bytes);
-  Work& work = ThreadWork(number);
-  BeginWork(batch.keys, kKeysPerFetchMax, /*reversed=*/false, work);
-  WriteFetches(batch.keys, work);
+  Work& work = ThreadPieces<Work>(number);
+  BeginWork(batch.keys, kKeysPerFetchMax, work);
+  work.WriteFetches();
   return std::make_unique<FetchPart>(*this, batch, work);
 }
 
@@ -310,16 +254,12 @@ absl::StatusOr<InsertCounts> RedisTable::Insert(const RowBatch& batch, ApplyEpoc
     if (RealClock().Now() >= deadline) break;
     client_->PrepareSlots(deadline);
     const RowBatch part = Part(batch, end - std::min(end, step), end);
-    Work& work = ThreadWork();
+    Work& work = ThreadPieces<Work>();
     const Fence::Insertion insertion(fence_, epoch);
-    BeginWork(part.keys, kKeysPerFetchMax, /*reversed=*/true, work);
+    BeginWork(part.keys, kKeysPerFetchMax, work);
     WriteInserts(part, insertion, work, counts);
     InsertSink sink(counts);
-    client_->Execute({.bytes = work.bytes,
-                      .requests = work.requests,
-                      .sink = &sink,
-                      .unanswered = Unanswered::kRunsLate},
-                     deadline);
+    client_->Execute(work.Batch(&sink, Unanswered::kRunsLate), deadline);
   }
   counts.dropped = batch.keys.size() - counts.inserted - counts.held - counts.refused;
   counters_.Note(counts);
@@ -329,16 +269,16 @@ absl::StatusOr<InsertCounts> RedisTable::Insert(const RowBatch& batch, ApplyEpoc
 void RedisTable::WriteInserts(const RowBatch& batch, const Fence::Insertion& insertion, Work& work,
                               InsertCounts& counts) const {
   const std::string expiry = absl::StrCat(options_.expire_after_ms);
-  for (size_t request = 0; request < work.requests.size(); ++request) {
-    const Piece& piece = work.pieces[request];
-    work.requests[request].begin = work.bytes.size();
-    work.requests[request].reply_count = 0;
-    for (const uint32_t i : std::span(work.groups.positions).subspan(piece.first, piece.count)) {
+  work.WriteRequests([&](size_t request) {
+    const RedisPiece& piece = work.pieces[request];
+    size_t& reply_count = work.requests[request].reply_count;
+    reply_count = 0;
+    for (const uint32_t i : work.PositionsOf(piece)) {
       if (!insertion.Admits(batch.keys[i])) {
         ++counts.refused;
         continue;
       }
-      ++work.requests[request].reply_count;
+      ++reply_count;
       AppendCommandHeader(options_.expire_after_ms == 0 ? 4 : 6, work.bytes);
       AppendPart("SET", work.bytes);
       names_.AppendName(piece.partition, piece.generation, batch.keys[i], work.bytes);
@@ -348,13 +288,12 @@ void RedisTable::WriteInserts(const RowBatch& batch, const Fence::Insertion& ins
       AppendPart("PX", work.bytes);
       AppendPart(expiry, work.bytes);
     }
-    work.requests[request].end = work.bytes.size();
-  }
+  });
   std::erase_if(work.requests,
                 [](const RedisRequest& request) { return request.reply_count == 0; });
 }
 
-void RedisTable::AppendValue(const RowBatch& batch, size_t i, const Piece& piece,
+void RedisTable::AppendValue(const RowBatch& batch, size_t i, const RedisPiece& piece,
                              std::string& out) const {
   const std::span<const std::byte> row =
       IsAbsent(batch, i) ? std::span<const std::byte>()
@@ -395,28 +334,29 @@ absl::StatusOr<uint64_t> RedisTable::UpdateStep(const RowBatch& batch, Deadline 
     ForgetRows(batch.keys);
     return replaced;
   }
-  Work& work = ThreadWork();
+  Work& work = ThreadPieces<Work>();
   client_->PrepareSlots(deadline);
   std::vector<Key> no_room;
   std::vector<size_t> unknown_script;
   for (const bool with_text : {false, true}) {
-    BeginWork(batch.keys, kKeysPerUpdateMax, /*reversed=*/true, work);
-    if (with_text) KeepPieces(unknown_script, work);
+    work.Divide(names_, client_->slots(), batch.keys, kKeysPerUpdateMax);
+    if (with_text) work.Keep(unknown_script);
+    NameRows(work);
     WriteUpdates(batch, with_text, work);
     RedisCountSink sink;
-    client_->Execute({.bytes = work.bytes, .requests = work.requests, .sink = &sink}, deadline);
+    client_->Execute(work.Batch(&sink), deadline);
     replaced += sink.sum();
     for (size_t request = 0; request < work.requests.size(); ++request) {
-      const Piece& piece = work.pieces[request];
-      if (work.requests[request].answered && sink.IsMade(request)) NoteChange(piece, piece.change);
+      if (!work.requests[request].answered || !sink.IsMade(request)) continue;
+      const Changes& changes = work.changes[request];
+      NoteChange(work.pieces[request].partition, changes.ends, changes.made);
     }
     // A server has lost a change: the rows of its partition get other names, so this change need
     // not be made there.
     for (const size_t request : sink.lost_changes())
-      changes_.NoteLoss(work.pieces[request].partition, work.pieces[request].losses);
+      changes_.NoteLoss(work.pieces[request].partition, work.changes[request].losses);
     for (const size_t request : sink.no_room()) {
-      const Piece& piece = work.pieces[request];
-      for (const uint32_t i : std::span(work.groups.positions).subspan(piece.first, piece.count))
+      for (const uint32_t i : work.PositionsOf(work.pieces[request]))
         no_room.push_back(batch.keys[i]);
     }
     unknown_script = sink.TakeUnknownScript();
@@ -427,24 +367,16 @@ absl::StatusOr<uint64_t> RedisTable::UpdateStep(const RowBatch& batch, Deadline 
 }
 
 void RedisTable::WriteUpdates(const RowBatch& batch, bool with_text, Work& work) {
-  const RedisScript& script = RedisUpdateScript();
-  for (size_t request = 0; request < work.requests.size(); ++request) {
-    Piece& piece = work.pieces[request];
-    piece.change = changes_.Next(piece.partition);
-    const auto positions = std::span(work.groups.positions).subspan(piece.first, piece.count);
-    work.requests[request].begin = work.bytes.size();
-    AppendCommandHeader(6 + 2 * size_t{piece.count}, work.bytes);
-    AppendPart(with_text ? "EVAL" : "EVALSHA", work.bytes);
-    AppendPart(with_text ? script.text : script.sha1, work.bytes);
-    AppendPart(absl::StrCat(piece.count + 1), work.bytes);
-    names_.AppendChangeName(piece.partition, piece.generation, work.bytes);
-    for (const uint32_t i : positions)
-      names_.AppendName(piece.partition, piece.generation, batch.keys[i], work.bytes);
-    AppendPart(ChangeText(piece.seen), work.bytes);
-    AppendPart(ChangeText(piece.change), work.bytes);
-    for (const uint32_t i : positions) AppendValue(batch, i, piece, work.bytes);
-    work.requests[request].end = work.bytes.size();
-  }
+  work.WriteRequests([&](size_t request) {
+    const RedisPiece& piece = work.pieces[request];
+    Changes& changes = work.changes[request];
+    changes.made = changes_.Next(piece.partition);
+    work.AppendScript({.script = RedisUpdateScript(), .with_text = with_text}, piece,
+                      2 + size_t{piece.count});
+    AppendPart(ChangeText(changes.seen), work.bytes);
+    AppendPart(ChangeText(changes.made), work.bytes);
+    for (const uint32_t i : work.PositionsOf(piece)) AppendValue(batch, i, piece, work.bytes);
+  });
 }
 
 // An update to rows that are absent, and newer than any.
@@ -467,11 +399,11 @@ absl::StatusOr<uint64_t> RedisTable::Erase(std::span<const Key> keys) {
 // The change's number can't be written, so the slot's rows get other names. The rows of `keys`
 // under the old names are removed, which needs no room.
 void RedisTable::EraseWithoutRoom(std::span<const Key> keys, Deadline deadline) {
-  Work& work = ThreadWork();
-  BeginWork(keys, kKeysPerFetchMax, /*reversed=*/false, work);
-  WriteErasures(keys, work);
+  Work& work = ThreadPieces<Work>();
+  BeginWork(keys, kKeysPerFetchMax, work);
+  work.WriteErasures();
   RedisCountSink sink;
-  client_->Execute({.bytes = work.bytes, .requests = work.requests, .sink = &sink}, deadline);
+  client_->Execute(work.Batch(&sink), deadline);
   for (const RedisRequest& request : work.requests)
     client_->slots().EndEpoch(request.slot, request.epoch);
 }

@@ -14,6 +14,7 @@
 #include "l2_redis/change_numbers.h"
 #include "l2_redis/redis_client.h"
 #include "l2_redis/redis_fetch.h"
+#include "l2_redis/redis_pieces.h"
 #include "l2_redis/redis_script.h"
 #include "l2_redis/row_names.h"
 #include "l2_redis/row_value.h"
@@ -59,41 +60,32 @@ class RedisTable final : public RedisFetchTable {
  private:
   class FetchPart;
   class InsertSink;
-  // A request's keys: positions first .. first + count of the groups.
-  struct Piece {
-    size_t partition = 0;
-    uint32_t first = 0;
-    uint32_t count = 0;
-    uint64_t generation = 0;
-    uint64_t ends = 0;    // of generations before it
+  // What is known of the changes of a piece's rows.
+  struct Changes {
+    uint64_t ends = 0;    // of generations before the piece's
     uint64_t losses = 0;  // those of them for a lost change
     uint64_t seen = 0;    // the last change that is known
-    uint64_t change = 0;  // the one that is made
+    uint64_t made = 0;    // the one that is made
   };
-  // What a batch is made of. Reused: each thread has one for each part of a fetch.
-  struct Work {
-    KeyGroups groups;
-    std::vector<Piece> pieces;
-    std::vector<RedisRequest> requests;
-    std::string bytes;
+  struct Work : RedisPieces {
+    std::vector<Changes> changes;  // [pieces]
   };
 
-  static Work& ThreadWork(size_t part = 0);
   uint64_t EndsOf(size_t partition, uint64_t epoch) const;
   uint64_t GenerationOf(uint64_t ends) const;
-  void NoteChange(const Piece& piece, uint64_t number);
-  RowIdentity IdentityOf(const Piece& piece, Key key) const;
-  // Divides the keys into pieces of one partition and at most `keys_max` keys, with a request each.
-  void BeginWork(std::span<const Key> keys, size_t keys_max, bool reversed, Work& work) const;
+  void NoteChange(size_t partition, uint64_t ends, uint64_t number);
+  RowIdentity IdentityOf(const RedisPiece& piece, Key key) const;
+  // Divides the keys into pieces and names their rows.
+  void BeginWork(std::span<const Key> keys, size_t keys_max, Work& work) const;
+  void NameRows(Work& work) const;
   Deadline WriteEnd() const { return DeadlineAfter(RealClock(), options_.write_timeout); }
   bool ReadsReplicas() const;
   void ForgetRows(std::span<const Key> keys);
-  void WriteFetches(std::span<const Key> keys, Work& work) const;
-  void WriteErasures(std::span<const Key> keys, Work& work) const;
   void WriteInserts(const RowBatch& batch, const Fence::Insertion& insertion, Work& work,
                     InsertCounts& counts) const;
   void WriteUpdates(const RowBatch& batch, bool with_text, Work& work);
-  void AppendValue(const RowBatch& batch, size_t i, const Piece& piece, std::string& out) const;
+  void AppendValue(const RowBatch& batch, size_t i, const RedisPiece& piece,
+                   std::string& out) const;
   absl::StatusOr<uint64_t> UpdateStep(const RowBatch& batch, Deadline deadline);
   void EraseWithoutRoom(std::span<const Key> keys, Deadline deadline);
 

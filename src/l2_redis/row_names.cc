@@ -66,7 +66,7 @@ void RowNames::AppendChangeName(size_t partition, uint64_t generation, std::stri
   out.append(kPartEnd);
 }
 
-void KeyGroups::Group(const RowNames& names, std::span<const Key> keys, bool reversed) {
+void KeyGroups::Group(const RowNames& names, std::span<const Key> keys) {
   const size_t count = keys.size();
   begins.assign(names.partition_count() + 1, 0);
   partition_of.resize(count);
@@ -77,10 +77,7 @@ void KeyGroups::Group(const RowNames& names, std::span<const Key> keys, bool rev
   }
   for (size_t p = 1; p < begins.size(); ++p) begins[p] += begins[p - 1];
   std::vector<uint32_t>& next = begins;  // moved forward, and back again below
-  for (size_t step = 0; step < count; ++step) {
-    const size_t i = reversed ? count - 1 - step : step;
-    positions[next[partition_of[i]]++] = static_cast<uint32_t>(i);
-  }
+  for (size_t i = count; i-- > 0;) positions[next[partition_of[i]]++] = static_cast<uint32_t>(i);
   for (size_t p = begins.size() - 1; p > 0; --p) begins[p] = begins[p - 1];
   begins[0] = 0;
 }

@@ -48,10 +48,9 @@ class RowNames {
 
 // The positions of a batch's keys, grouped by partition. Reused by each thread for its batches.
 struct KeyGroups {
-  // From the first position to the last, or (for writes, so that the last duplicate wins) reversed.
-  void Group(const RowNames& names, std::span<const Key> keys, bool reversed);
+  void Group(const RowNames& names, std::span<const Key> keys);
 
-  std::vector<uint32_t> positions;  // [keys], by partition
+  std::vector<uint32_t> positions;  // [keys], by partition, then descending
   std::vector<uint32_t> begins;     // [partitions + 1], in `positions`
   std::vector<uint16_t> partition_of;
 };

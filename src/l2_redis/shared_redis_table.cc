@@ -3,7 +3,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <deque>
 #include <limits>
 #include <optional>
 #include <random>
@@ -58,19 +57,14 @@ class SharedRedisTable::FetchPart final : public RedisFetchPart {
  public:
   // Without a generation there are no requests.
   FetchPart(SharedRedisTable& table, const StreamFence::Generation* generation,
-            const FetchBatch& batch, Work& work)
+            const FetchBatch& batch, RedisPieces& work)
       : table_(table),
         generation_(generation),
         batch_(batch),
         work_(work),
         marks_(work.pieces.size()) {}
 
-  RedisBatch Requests() override {
-    return {.bytes = work_.bytes,
-            .requests = work_.requests,
-            .sink = this,
-            .unanswered = Unanswered::kNothing};
-  }
+  RedisBatch Requests() override { return work_.Batch(this, Unanswered::kNothing); }
   void End() override {
     if (!damaged_.empty()) table_.RemoveDamaged(damaged_);
   }
@@ -86,9 +80,9 @@ class SharedRedisTable::FetchPart final : public RedisFetchPart {
       return true;
     }
     if (value.type == ReplyType::kNil || !marks_[request].has_value()) return true;
-    const Piece& piece = work_.pieces[request];
+    const RedisPiece& piece = work_.pieces[request];
     if (value.type != ReplyType::kString || index > piece.count) return false;
-    TakeRow(*marks_[request], work_.groups.positions[piece.first + index - 1], value.text);
+    TakeRow(*marks_[request], work_.PositionsOf(piece)[index - 1], value.text);
     return true;
   }
 
@@ -133,7 +127,7 @@ class SharedRedisTable::FetchPart final : public RedisFetchPart {
   SharedRedisTable& table_;
   const StreamFence::Generation* const generation_;
   const FetchBatch& batch_;
-  Work& work_;
+  RedisPieces& work_;
   std::vector<std::optional<SharedMark>> marks_;  // by request; none: no row counts
   std::vector<Key> damaged_;
 };
@@ -149,75 +143,25 @@ SharedRedisTable::SharedRedisTable(std::shared_ptr<RedisClient> client, const Op
       stream_(start.info.positions, start.info.update_records_lost == 0, start.unordered_hashes),
       lacking_since_(options.partition_count) {}
 
-SharedRedisTable::Work& SharedRedisTable::ThreadWork(size_t part) {
-  thread_local std::deque<Work> works;
-  while (works.size() <= part) works.emplace_back();
-  return works[part];
-}
-
-// The caller has called PrepareSlots. `with_empty`: a piece also for a partition that has no keys.
-void SharedRedisTable::BeginWork(std::span<const Key> keys, size_t keys_max, bool with_empty,
-                                 Work& work) const {
-  work.groups.Group(names_, keys, /*reversed=*/true);
-  work.pieces.clear();
-  work.requests.clear();
-  work.lacking.clear();
-  work.bytes.clear();
-  for (size_t partition = 0; partition < names_.partition_count(); ++partition) {
-    uint32_t first = work.groups.begins[partition];
-    const uint32_t end = work.groups.begins[partition + 1];
-    const uint16_t slot = names_.slot(partition);
-    bool is_due = with_empty || first < end;
-    for (uint32_t count = 0; is_due; first += count, is_due = first < end) {
-      count = static_cast<uint32_t>(std::min<size_t>(end - first, keys_max));
-      work.pieces.push_back({.partition = partition, .first = first, .count = count});
-      work.requests.push_back({.slot = slot, .epoch = client_->slots().Epoch(slot)});
-    }
-  }
-}
-
 std::unique_ptr<RedisFetchPart> SharedRedisTable::BeginFetch(const FetchBatch& batch,
                                                              size_t number) {
   HPS_CHECK(batch.keys.empty() || batch.rows.row_bytes == row_bytes_);
   const StreamFence::Generation* const generation = stream_.current();
   const std::span<const Key> keys = generation == nullptr ? std::span<const Key>() : batch.keys;
-  Work& work = ThreadWork(number);
-  work.deadline = kNoDeadline;
-  BeginWork(keys, kKeysPerFetchMax, /*with_empty=*/false, work);
-  for (size_t request = 0; request < work.requests.size(); ++request) {
-    const Piece& piece = work.pieces[request];
-    work.requests[request].begin = work.bytes.size();
-    AppendCommandHeader(piece.count + 2, work.bytes);
-    AppendPart("MGET", work.bytes);
-    names_.AppendChangeName(piece.partition, 0, work.bytes);
-    for (const uint32_t i : PositionsOf(piece, work))
-      names_.AppendName(piece.partition, 0, keys[i], work.bytes);
-    work.requests[request].end = work.bytes.size();
-  }
+  auto& work = ThreadPieces<RedisPieces>(number);
+  work.Divide(names_, client_->slots(), keys, kKeysPerFetchMax);
+  work.WriteFetches();
   return std::make_unique<FetchPart>(*this, generation, batch, work);
 }
 
 // Else a damaged row would stay until it is evicted or changed.
 void SharedRedisTable::RemoveDamaged(std::span<const Key> keys) {
-  Work& work = ThreadWork();
-  work.deadline = kNoDeadline;
-  client_->PrepareSlots(work.deadline);
-  BeginWork(keys, kKeysPerFetchMax, /*with_empty=*/false, work);
-  for (size_t request = 0; request < work.requests.size(); ++request) {
-    const Piece& piece = work.pieces[request];
-    work.requests[request].begin = work.bytes.size();
-    AppendCommandHeader(piece.count + 1, work.bytes);
-    AppendPart("DEL", work.bytes);
-    for (const uint32_t i : PositionsOf(piece, work))
-      names_.AppendName(piece.partition, 0, keys[i], work.bytes);
-    work.requests[request].end = work.bytes.size();
-  }
+  auto& work = ThreadPieces<RedisPieces>();
+  client_->PrepareSlots(kNoDeadline);
+  work.Divide(names_, client_->slots(), keys, kKeysPerFetchMax);
+  work.WriteErasures();
   RedisCountSink sink;
-  client_->Execute({.bytes = work.bytes,
-                    .requests = work.requests,
-                    .sink = &sink,
-                    .unanswered = Unanswered::kNothing},
-                   work.deadline);
+  client_->Execute(work.Batch(&sink, Unanswered::kNothing), kNoDeadline);
 }
 
 void SharedRedisTable::AppendRow(Key key, const SharedRow& row, std::string& out) const {
@@ -226,54 +170,24 @@ void SharedRedisTable::AppendRow(Key key, const SharedRow& row, std::string& out
   out.append(kPartEnd);
 }
 
-// The command up to its first argument.
-void SharedRedisTable::AppendScript(const ScriptCall& call, const Piece& piece,
-                                    size_t argument_count, std::span<const Key> keys,
-                                    Work& work) const {
-  AppendCommandHeader(4 + size_t{piece.count} + argument_count, work.bytes);
-  AppendPart(call.with_text ? "EVAL" : "EVALSHA", work.bytes);
-  AppendPart(call.with_text ? call.script.text : call.script.sha1, work.bytes);
-  AppendPart(absl::StrCat(piece.count + 1), work.bytes);
-  names_.AppendChangeName(piece.partition, 0, work.bytes);
-  for (const uint32_t i : PositionsOf(piece, work))
-    names_.AppendName(piece.partition, 0, keys[i], work.bytes);
-}
-
-// `kept` are numbers of pieces, ascending.
-void SharedRedisTable::KeepPieces(std::span<const size_t> kept, Work& work) {
-  for (size_t to = 0; to < kept.size(); ++to) {
-    work.pieces[to] = work.pieces[kept[to]];
-    const RedisRequest asked = work.requests[kept[to]];
-    work.requests[to] = {.slot = asked.slot, .epoch = asked.epoch};
-  }
-  work.pieces.resize(kept.size());
-  work.requests.resize(kept.size());
-}
-
 // A server that does not know the script gets its text.
-void SharedRedisTable::RunScript(const RedisScript& script, const WriteRequest& write, Work& work,
-                                 RedisCountSink& sink) {
+std::vector<size_t> SharedRedisTable::RunScript(const RedisScript& script, const WriteCall& write,
+                                                Deadline deadline, RedisPieces& work,
+                                                RedisCountSink& sink) {
+  std::vector<size_t> lacking;
   for (const bool with_text : {false, true}) {
-    for (size_t request = 0; request < work.requests.size(); ++request) {
-      work.requests[request].begin = work.bytes.size();
-      write({.script = script, .with_text = with_text}, request, work);
-      work.requests[request].end = work.bytes.size();
-    }
-    client_->Execute({.bytes = work.bytes,
-                      .requests = work.requests,
-                      .sink = &sink,
-                      .unanswered = Unanswered::kNothing},
-                     work.deadline);
-    for (size_t request = 0; request < work.requests.size(); ++request) {
-      if (!work.requests[request].answered) work.lacking.push_back(work.pieces[request].partition);
-    }
+    work.WriteRequests([&](size_t request) {
+      write({.script = script, .with_text = with_text}, work.pieces[request]);
+    });
+    client_->Execute(work.Batch(&sink, Unanswered::kNothing), deadline);
+    for (size_t request = 0; request < work.requests.size(); ++request)
+      if (!work.requests[request].answered) lacking.push_back(work.pieces[request].partition);
     for (const size_t request : sink.TakeNoRoom())
-      work.lacking.push_back(work.pieces[request].partition);
-    const std::vector<size_t> again = sink.TakeUnknownScript();
-    KeepPieces(again, work);
-    work.bytes.clear();
-    if (again.empty()) break;
+      lacking.push_back(work.pieces[request].partition);
+    work.Keep(sink.TakeUnknownScript());
+    if (work.pieces.empty()) break;
   }
+  return lacking;
 }
 
 absl::StatusOr<InsertCounts> SharedRedisTable::Insert(const RowBatch& batch, ApplyEpoch epoch) {
@@ -319,32 +233,30 @@ void SharedRedisTable::InsertStep(const RowBatch& batch, ApplyEpoch epoch, Deadl
     }
   }
   if (keys.empty()) return;
-  Work& work = ThreadWork();
-  work.deadline = deadline;
+  auto& work = ThreadPieces<RedisPieces>();
   client_->PrepareSlots(deadline);
-  BeginWork(keys, kKeysPerScriptMax, /*with_empty=*/false, work);
+  work.Divide(names_, client_->slots(), keys, kKeysPerScriptMax);
   const std::string packed = PackVersions(positions);
   const std::string nonce = PackNonce();
   const std::string expiry = absl::StrCat(options_.expire_after_ms);
-  const auto write = [&](const ScriptCall& call, size_t request, Work& to) {
-    const Piece& piece = to.pieces[request];
-    AppendScript(call, piece, 4 + size_t{piece.count}, keys, to);
-    AppendPart(packed, to.bytes);
-    AppendPart(nonce, to.bytes);
-    AppendPartHeader(2 * size_t{piece.count}, to.bytes);
-    for (const uint32_t i : PositionsOf(piece, to)) {
+  const auto write = [&](const RedisScriptCall& call, const RedisPiece& piece) {
+    work.AppendScript(call, piece, 4 + size_t{piece.count});
+    AppendPart(packed, work.bytes);
+    AppendPart(nonce, work.bytes);
+    AppendPartHeader(2 * size_t{piece.count}, work.bytes);
+    for (const uint32_t i : work.PositionsOf(piece)) {
       const size_t partition = positions.empty() ? 0 : generation->PartitionOf(keys[i]);
-      to.bytes += static_cast<char>(partition >> 8);
-      to.bytes += static_cast<char>(partition & 0xff);
+      work.bytes += static_cast<char>(partition >> 8);
+      work.bytes += static_cast<char>(partition & 0xff);
     }
-    to.bytes.append(kPartEnd);
-    AppendPart(expiry, to.bytes);
-    for (const uint32_t i : PositionsOf(piece, to)) AppendRow(keys[i], rows[i], to.bytes);
+    work.bytes.append(kPartEnd);
+    AppendPart(expiry, work.bytes);
+    for (const uint32_t i : work.PositionsOf(piece)) AppendRow(keys[i], rows[i], work.bytes);
   };
   RedisCountSink sink;
-  RunScript(SharedInsertScript(), write, work, sink);
+  const auto lacking = RunScript(SharedInsertScript(), write, deadline, work, sink);
   counts.inserted += sink.sum();
-  if (work.lacking.empty()) counts.held += keys.size() - sink.sum();
+  if (lacking.empty()) counts.held += keys.size() - sink.sum();
 }
 
 absl::StatusOr<uint64_t> SharedRedisTable::Update(const RowBatch& /*batch*/) { return 0; }
@@ -511,27 +423,25 @@ void SharedRedisTable::RunStep(const Step& step, Deadline deadline, std::vector<
   const std::string packed_from = PackVersions(step.from);
   const std::string packed_to = PackVersions(to);
   const std::string nonce = PackNonce();
-  Work& work = ThreadWork();
-  work.deadline = deadline;
+  auto& work = ThreadPieces<RedisPieces>();
   client_->PrepareSlots(deadline);
-  BeginWork(step.keys, std::numeric_limits<uint32_t>::max(), /*with_empty=*/true, work);
+  work.Divide(names_, client_->slots(), step.keys, step.keys.size(), /*with_empty=*/true);
   std::vector<size_t> kept;
   for (size_t piece = 0; piece < work.pieces.size(); ++piece)
     if (!lacks[work.pieces[piece].partition]) kept.push_back(piece);
-  KeepPieces(kept, work);
-  const auto write = [&](const ScriptCall& call, size_t request, Work& into) {
-    const Piece& piece = into.pieces[request];
-    AppendScript(call, piece, 3 + size_t{piece.count}, step.keys, into);
-    AppendPart(packed_from, into.bytes);
-    AppendPart(packed_to, into.bytes);
-    AppendPart(nonce, into.bytes);
-    for (const uint32_t i : PositionsOf(piece, into))
-      AppendRow(step.keys[i], step.rows[i], into.bytes);
+  work.Keep(kept);
+  const auto write = [&](const RedisScriptCall& call, const RedisPiece& piece) {
+    work.AppendScript(call, piece, 3 + size_t{piece.count});
+    AppendPart(packed_from, work.bytes);
+    AppendPart(packed_to, work.bytes);
+    AppendPart(nonce, work.bytes);
+    for (const uint32_t i : work.PositionsOf(piece))
+      AppendRow(step.keys[i], step.rows[i], work.bytes);
   };
   RedisCountSink sink;
-  RunScript(SharedChangeScript(), write, work, sink);
+  const auto lacking = RunScript(SharedChangeScript(), write, deadline, work, sink);
   counters_.NoteUpdates(sink.sum());
-  for (const size_t partition : work.lacking) lacks[partition] = true;
+  for (const size_t partition : lacking) lacks[partition] = true;
 }
 
 }  // namespace hps

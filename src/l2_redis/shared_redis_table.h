@@ -17,6 +17,7 @@
 #include "base/mutex.h"
 #include "l2_redis/redis_client.h"
 #include "l2_redis/redis_fetch.h"
+#include "l2_redis/redis_pieces.h"
 #include "l2_redis/redis_script.h"
 #include "l2_redis/row_names.h"
 #include "l2_redis/shared_value.h"
@@ -74,21 +75,6 @@ class SharedRedisTable final : public RedisFetchTable, public SharedTable {
 
  private:
   class FetchPart;
-  // A request's keys: positions first .. first + count of the groups.
-  struct Piece {
-    size_t partition = 0;
-    uint32_t first = 0;
-    uint32_t count = 0;
-  };
-  // What a batch is made of. Reused: each thread has one for each part of a fetch.
-  struct Work {
-    KeyGroups groups;
-    std::vector<Piece> pieces;
-    std::vector<RedisRequest> requests;
-    std::vector<size_t> lacking;  // partitions of Redis in which a script was not run
-    std::string bytes;
-    Deadline deadline = kNoDeadline;
-  };
   // Changes that one script makes in each partition of Redis.
   struct Step {
     std::vector<Key> keys{};
@@ -96,27 +82,16 @@ class SharedRedisTable final : public RedisFetchTable, public SharedTable {
     std::vector<Version> from{};  // by partition of the stream; 0 = no change in it
     std::vector<Version> to{};
   };
-  // How a script is called: by its text, or by its SHA-1, which the server may not know.
-  struct ScriptCall {
-    const RedisScript& script;
-    bool with_text = false;
-  };
-  using WriteRequest = std::function<void(const ScriptCall& call, size_t request, Work& work)>;
+  // Writes a script's call for one piece.
+  using WriteCall = std::function<void(const RedisScriptCall& call, const RedisPiece& piece)>;
 
-  static Work& ThreadWork(size_t part = 0);
-  void BeginWork(std::span<const Key> keys, size_t keys_max, bool with_empty, Work& work) const;
-  std::span<const uint32_t> PositionsOf(const Piece& piece, const Work& work) const {
-    return std::span(work.groups.positions).subspan(piece.first, piece.count);
-  }
   SharedIdentity IdentityOf(Key key) const { return {.table = table_hash_, .key = key}; }
   void AppendRow(Key key, const SharedRow& row, std::string& out) const;
-  void AppendScript(const ScriptCall& call, const Piece& piece, size_t argument_count,
-                    std::span<const Key> keys, Work& work) const;
   void RemoveDamaged(std::span<const Key> keys);
-  static void KeepPieces(std::span<const size_t> kept, Work& work);
-  // Runs a script for each piece of the work; notes the partitions where it was not run.
-  void RunScript(const RedisScript& script, const WriteRequest& write, Work& work,
-                 RedisCountSink& sink);
+  // Runs a script for each piece of the work. Returns the partitions of Redis in which it was not
+  // run.
+  std::vector<size_t> RunScript(const RedisScript& script, const WriteCall& write,
+                                Deadline deadline, RedisPieces& work, RedisCountSink& sink);
   void InsertStep(const RowBatch& batch, ApplyEpoch epoch, Deadline deadline, InsertCounts& counts);
   std::vector<Step> StepsOf(const SharedChange& change,
                             const StreamFence::Generation& generation) const;

@@ -8,35 +8,17 @@
 
 #include <cstdint>
 #include <functional>
-#include <span>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/executor.h"
-#include "hps/span.h"
 #include "hps/types.h"
 #include "l3_pages/page_format.h"
 #include "l3_pages/page_table.h"
+#include "l3_pages/merged_rows.h"
 
 namespace hps {
-
-// The changes of a table in ascending key order, one change per key. Not thread-safe.
-class PageChangeCursor {
- public:
-  struct Changes {
-    std::span<const Key> keys;
-    // [keys]: 1 = the key was deleted; its row and version are ignored.
-    std::span<const uint8_t> deleted;
-    HostRows rows;  // [keys, row bytes of the table]
-    std::span<const Version> versions;
-  };
-  virtual ~PageChangeCursor() = default;
-
-  // The changes that follow; none, also in further calls: there are no more. Valid until the next
-  // call.
-  virtual absl::StatusOr<Changes> Next() = 0;
-};
 
 struct PageMergeOptions {
   std::string path;             // of the new file, which must not exist
@@ -52,9 +34,8 @@ struct PageMergeOptions {
 //
 // Errors: DATA_LOSS (a page or a file of the table is damaged: its rows would be missing in the new
 // file, so nothing is merged; import the table again), CANCELLED, RESOURCE_EXHAUSTED (disk full,
-// memory), UNAVAILABLE (the disk fails), ALREADY_EXISTS, NOT_FOUND (no such directory),
-// INVALID_ARGUMENT (changes that do not ascend), those of `changes` and of `check`. No file is left
-// then.
+// memory), UNAVAILABLE (the disk fails), ALREADY_EXISTS, NOT_FOUND (no such directory), those of
+// `changes` and of `check`. No file is left then.
 absl::StatusOr<PageFileDescription> MergePages(const PageTable& table, PageChangeCursor& changes,
                                                const PageMergeOptions& options, Latch& cancel);
 
