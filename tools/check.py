@@ -9,8 +9,9 @@ What clang or clang-tidy found nothing in, and what is as it was then with all t
 not looked at again (build/check remembers it; it can be copied between checkouts).
 
 Everything that a tool looks at counts as one case: a file, for clang a unit of up to eight, for
-clang-format 32; layers.py, tidy.py and python_reference.py are one case each. The product's lines
-are printed (lines.py). The last line is "N passed, N failed"; the exit status is 1 if any failed.
+clang-format 32; layers.py, tidy.py, python_reference.py and the subjects of the last commits are
+one case each. The product's lines are printed (lines.py). The last line is "N passed, N failed";
+the exit status is 1 if any failed.
 """
 
 import argparse
@@ -47,6 +48,8 @@ CLANG = ["clang++-14", "-fsyntax-only", "-Wthread-safety", "-Wno-unknown-warning
 CLANG_IN_UNITS = ["-Wno-shadow"]
 CLANG_FORMAT = ["clang-format-14", "--dry-run", "--Werror"]
 FORMAT_FILES = 32  # at once: a file takes less than its start
+SUBJECT_LENGTH_MAX = 72
+SUBJECTS = 20  # of the last commits
 CLANG_TIDY = ["clang-tidy-14", "--quiet", "--extra-arg=-Wno-unknown-warning-option",
               "--extra-arg=-Wno-gnu-zero-variadic-macro-arguments"]
 
@@ -180,6 +183,14 @@ def files_to_tidy(sources: list[str], everything: bool) -> list[str]:
     return chosen[::max(step, 1)]
 
 
+def check_subjects(commits: str) -> tuple[bool, str]:
+    """Of lines "hash subject"; a longer subject is cut where commits are listed."""
+    found = [line for line in commits.splitlines()
+             if len(line.partition(" ")[2]) > SUBJECT_LENGTH_MAX]
+    return not found, "\n".join(found + [f"subjects: {len(found)} of the last commits have more "
+                                         f"than {SUBJECT_LENGTH_MAX} characters"])
+
+
 class Tally:
     def __init__(self) -> None:
         self.passed = 0
@@ -241,6 +252,8 @@ def main() -> int:
     tally.run_one("layers", [sys.executable, str(tools / "layers.py")])
     tally.run_one("style", [sys.executable, str(tools / "tidy.py")])
     tally.run_one("reference", [sys.executable, str(tools / "python_reference.py"), "--check"])
+    log = ["git", "log", f"-{SUBJECTS}", "--no-merges", "--format=%h %s"]
+    tally.add("subjects", *check_subjects(run(log)[1]))
     tree = SourceTree(ROOT)
     print(lines.summary(tree), flush=True)
     paths = list(tree.ending(".h", ".cc", ".cu", ".cuh"))

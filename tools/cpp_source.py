@@ -23,6 +23,8 @@ ATTRIBUTE = re.compile(r"__attribute__\(\([^()]*(?:\([^()]*\))?\)\)|\[\[[^\]]*\]
                        r"\bHPS_[A-Z_]+\([^()]*\)|\b(?:alignas|explicit)\([^()]*\)|"
                        r"\b__(?:launch_bounds|align|cluster_dims)__\([^()]*\)")
 CALLABLE = re.compile(r"((?:\w+\s*::\s*)*(?:operator\s*(?:\(\)|\[\]|[^\s\w(]+|[\w ]+)|~?\w+))\s*\(")
+POINTER_TO_FUNCTION = re.compile(r"\(\s*\*\s*(\w+)\s*\)\s*\(.*\)$", re.DOTALL)
+BOOL = re.compile(r"(?:(?:mutable|const)\s+)*(?:bool\s+\w|std::atomic<bool>)")
 NOT_A_NAME = {"decltype", "requires", "noexcept", "alignas", "sizeof", "static_assert"}
 
 
@@ -43,6 +45,8 @@ class Variable:
     line: int
     head: str
     scope: str  # "namespace", "class", "struct"; "struct" also for a class's public members
+    position: int  # in the text
+    is_bool: bool  # or an atomic one
 
 
 @dataclasses.dataclass
@@ -172,7 +176,7 @@ class CppSource:
             names = [part.split("=")[0].strip() for part in split_parameters(body)]
             self.types.append(Type("enum", found[1], line, brace, brace, names))
             return "enum"
-        if found := re.match(r"(class|struct|union)\s+([\w\s:]*?)(?:final\s*)?(?:(?<!:):(?!:)|$)",
+        if found := re.match(r"(class|struct|union)\b([\w\s:]*?)(?:final\s*)?(?:(?<!:):(?!:)|$)",
                              plain):
             names = found[2].split()
             self.types.append(Type(found[1], names[-1] if names else "", line, brace,
@@ -211,10 +215,14 @@ class CppSource:
             if not re.match(r"(template|friend)\b.*\(", plain, re.DOTALL):
                 return
         declared = re.split(r"(?<![=!<>])=(?!=)|\{", plain, maxsplit=1)[0].strip()
+        declared = POINTER_TO_FUNCTION.sub(r"* \1", declared)
         if "operator" in plain or "(" in declared:
             if not plain.startswith("friend"):
                 self._function(head, line, line_of(self.code, end), scope, False)
             return
+        if self.code[:begin].endswith("}"):
+            declared = f"- {declared}"  # of the type that ends there
         if found := re.match(r".*[\s*&](\w+)\s*(?:\[[^\]]*\]\s*)*(?::\s*\w+)?$", declared,
                              re.DOTALL):
-            self.variables.append(Variable(found[1], line, plain, scope))
+            is_bool = BOOL.match(head) is not None
+            self.variables.append(Variable(found[1], line, plain, scope, begin, is_bool))

@@ -3,11 +3,11 @@
 
     tools/tidy.py [ROOT]
 
-Lengths (function, file, public header, line), parameters, virtual functions, names, includes,
-conditional compilation, banned constructs, comments, type names that two files define, a test
-beside every source file, explicit source lists. CONTRIBUTING.md has the rules with their reasons,
-tools/tidy_allowed.py the exceptions. Prints one line per finding, then the share of code in long
-functions.
+Lengths (function, file, public header, line), parameters, virtual functions, members of a class,
+names, includes, conditional compilation, banned constructs, comments, type names that two files
+define, a test beside every source file, explicit source lists. CONTRIBUTING.md has the rules with
+their reasons, tools/tidy_allowed.py the exceptions. Prints one line per finding, then the share of
+code in long functions.
 """
 
 import pathlib
@@ -23,6 +23,7 @@ TEXT_SUFFIXES = (".h", ".cc", ".cu", ".cuh", ".py", ".sh", ".cmake", ".toml", "C
                  "CMakePresets.json", "Makefile")
 BUILT_FOLDERS = ("src/", "bench/", "cli/", "tests/")
 TESTED_FOLDERS = ("src/",)
+STATE_IN = re.compile(r"(include|src|cli|python/csrc)/(?!testing/)")
 NAMESPACE = re.compile(r"\bnamespace\s*([\w:]*)\s*\{")
 
 
@@ -96,6 +97,32 @@ def check_type_names(sources: list[CppSource]) -> list[Finding]:
     return findings
 
 
+def check_state(sources: list[CppSource],
+                allowed: dict[tuple[str, str], tuple[int, int]]) -> list[Finding]:
+    """A class of the product over the limits of members or bools is in the list with exactly its
+    numbers. So the list can only shrink."""
+    findings, over = [], set()
+    for source in sources:
+        if not STATE_IN.match(source.path) or tidy_rules.is_test(source.path):
+            continue
+        for found in source.classes:
+            state = tidy_rules.state_of(source, found)
+            if not tidy_rules.is_over(state):
+                continue
+            over.add((source.path, found.name))
+            listed = allowed.get((source.path, found.name))
+            if state == listed:
+                continue
+            text = f"{found.name} has {state[0]} members, {state[1]} of them bools"
+            limits = f"the limits are {tidy_rules.MEMBERS_MAX} and {tidy_rules.BOOLS_MAX}"
+            if listed is not None:
+                limits = f"tools/tidy_allowed.py has {listed[0]} and {listed[1]}"
+            findings.append(Finding(source.path, found.line, "state", f"{text}; {limits}"))
+    return findings + [Finding(path, 1, "allow-list", f"tools/tidy_allowed.py excuses the state of "
+                               f"{name}, and there is nothing to excuse")
+                       for path, name in set(allowed) - over]
+
+
 def tested_by(tree: SourceTree, tests: dict[str, list[str]]) -> dict[str, str]:
     """Source file -> the test that reaches it, for those whose test exists."""
     reached = {}
@@ -144,13 +171,15 @@ def share_in_long_functions(sources: list[CppSource]) -> tuple[int, int]:
     return long_lines, code_lines
 
 
-def check(root: pathlib.Path, allowed=None, untested=None) -> tuple[list[Finding], str]:
+def check(root: pathlib.Path, allowed=None, untested=None,
+          state=None) -> tuple[list[Finding], str]:
     tree = SourceTree(root)
     findings, sources = check_files(tree)
     findings = without_allowed(findings, tidy_allowed.ALLOWED if allowed is None else allowed)
     reached = tested_by(tree, tidy_allowed.TESTED_BY) if untested is None else {}
     findings += check_tests(tree, tidy_allowed.UNTESTED if untested is None else untested, reached)
     findings += check_type_names(sources)
+    findings += check_state(sources, tidy_allowed.STATE if state is None else state)
     findings += check_cmake(tree)
     long_lines, code_lines = share_in_long_functions(sources)
     share = 100 * long_lines / max(code_lines, 1)

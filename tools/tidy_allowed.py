@@ -99,7 +99,16 @@ ALLOWED = {
 
 # Classes over the limits of data members and bools: (path, class) -> (members, bools). An entry has
 # exactly the numbers of its class, so the list can only shrink.
-STATE = {}
+STATE = {
+    ("include/hps/redis_config.h", "RedisConfig"): (16, 3),
+    ("include/hps/server_config.h", "ServerConfig"): (31, 3),
+    ("python/csrc/torch_abi.h", "TorchFunctions"): (28, 0),
+    ("src/l2_memory/memory_fetch_steps.h", "FetchSteps"): (19, 0),
+    ("src/l3_rocksdb/files/wal_error_shield.cc", "BufferedWal"): (11, 5),
+    ("src/network/gpu/gpu_dense_session.h", "GpuDenseSession"): (23, 2),
+    ("src/server/server.cc", "RunningServer"): (22, 1),
+    ("src/train_cpu/host_shard.h", "HostShard"): (19, 0),
+}
 
 # Source file -> why no test beside it includes its header. TESTED_BY names the test that reaches
 # the inner parts of a unit through its interface; it must exist.

@@ -3,7 +3,7 @@
 import ast
 import re
 
-from cpp_source import CppSource
+from cpp_source import CppSource, Type, Variable
 from source_tree import SourceTree, line_of
 
 LINE_LENGTH_MAX = 100
@@ -12,6 +12,8 @@ FILE_LINES_MAX = 600
 PUBLIC_HEADER_LINES_MAX = 150
 PARAMETERS_MAX = 5
 VIRTUALS_MAX = 10
+MEMBERS_MAX = 15
+BOOLS_MAX = 4
 ACCESSOR_PARAMETERS_MAX = 2
 
 PASCAL = re.compile(r"[A-Z][A-Za-z0-9]*")
@@ -124,6 +126,26 @@ def rule_virtuals(source: CppSource):
                    f"the limit is {VIRTUALS_MAX}")
         if len(pure) != len(virtuals):
             yield found.line, "virtuals", f"{found.name}: virtual functions are pure"
+
+
+def members_of(source: CppSource, found: Type) -> list[Variable]:
+    """The data members of a class itself: not of classes in it, nor static ones."""
+    inner = [other for other in source.classes
+             if found.begin < other.begin and other.end < found.end]
+    return [variable for variable in source.variables
+            if found.begin < variable.position < found.end and variable.scope != "namespace"
+            and not re.search(r"\b(static|constexpr)\b", variable.head)
+            and not any(other.begin < variable.position < other.end for other in inner)]
+
+
+def state_of(source: CppSource, found: Type) -> tuple[int, int]:
+    """How many data members a class has, and how many of them are bools."""
+    members = members_of(source, found)
+    return len(members), sum(variable.is_bool for variable in members)
+
+
+def is_over(state: tuple[int, int]) -> bool:
+    return state[0] > MEMBERS_MAX or state[1] > BOOLS_MAX
 
 
 def name_of_function_is_right(function) -> bool:

@@ -88,6 +88,16 @@ class CheckTest(PlantedTest):
                 self.assertEqual(self.seen(unit).is_current(), count == 1)
         self.assertIn("requires holding mutex", output)
 
+    def test_long_subjects_are_found(self):
+        good = "1a2b " + "x" * 72 + "\n"
+        self.assertEqual(check.check_subjects(good)[0], True)
+        self.assertEqual(check.check_subjects(""), (True, "subjects: 0 of the last commits have "
+                                                    "more than 72 characters"))
+        ok, output = check.check_subjects(good + "3c4d " + "y" * 73)
+        self.assertFalse(ok)
+        self.assertIn("3c4d", output)
+        self.assertNotIn("1a2b", output)
+
     @needs("clang-tidy-14")
     def test_clang_tidy_finds_a_use_after_move(self):
         config = (check.ROOT / ".clang-tidy").read_text()

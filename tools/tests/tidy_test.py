@@ -17,7 +17,7 @@ class TidyTest(PlantedTest):
     def rules(self, path: str, text: str, more: dict[str, str] | None = None) -> list[str]:
         """The rules that the file breaks (lists of sources and tests apart)."""
         root = self.plant({path: text} | (more or {}))
-        findings, _ = tidy.check(root, allowed={}, untested={})
+        findings, _ = tidy.check(root, allowed={}, untested={}, state={})
         return [finding.rule for finding in findings
                 if finding.path == path and finding.rule not in ("source-list", "untested")]
 
@@ -97,6 +97,47 @@ class TidyTest(PlantedTest):
         ten = "".join(f"  virtual void F{i}() = 0;\n" for i in range(10))
         self.assert_clean("class A {\n  virtual ~A() = default;\n" + ten + "};\n")
         self.assert_breaks("virtuals", "class A {\n  virtual void F() {}\n};\n")
+
+    def test_state(self):
+        def members(count, kind="int"):
+            return "".join(f"  {kind} a{i}_ = 0;\n" for i in range(count))
+
+        def of_class(body, more=""):
+            return "class A {\n void F();\n" + body + more + "};\n"
+
+        self.assert_breaks("state", of_class(members(16)))
+        self.assert_breaks("state", of_class(members(5, "bool")))
+        self.assert_breaks("state", of_class(members(5, "std::atomic<bool>")))
+        self.assert_breaks("state", of_class(members(15), "  Result (*run_)(const Run& run);\n"))
+        self.assert_breaks("state", of_class(members(15),
+                                             "  std::map<A, B> b_ HPS_GUARDED_BY(c_);\n"))
+        self.assert_breaks("state", of_class(members(15), "  struct {\n    int b;\n  } c_;\n"))
+        self.assert_breaks("state", of_class(members(15), "  enum class B { kA } c_ = B::kA;\n"))
+        self.assert_breaks("state", of_class("  struct {\n" + members(16).replace("_", "") +
+                                             "  } b_;\n"))
+        self.assert_breaks("state", of_class(members(16)), "cli/a.cc")
+        self.assert_clean(of_class(members(15)))
+        self.assert_clean(of_class(members(4, "bool"), "  std::vector<bool> b_;\n"))
+        self.assert_clean(of_class(members(15),
+                                   "  static int c_;\n  static constexpr int kC = 3;\n"))
+        self.assert_clean(of_class(members(8), "  struct B {\n" +
+                                   members(8).replace("_", "") + "  };\n"))
+        self.assert_clean(of_class(members(16)), "src/tier/a_test.cc")
+        self.assert_clean(of_class(members(16)), "bench/a.cc")
+
+    def test_the_list_of_state_only_shrinks(self):
+        text = "class A {\n" + "".join(f"  int a{i}_;\n" for i in range(17)) + "};\n"
+        root = self.plant({"src/tier/a.cc": text})
+
+        def rules(state):
+            found, _ = tidy.check(root, allowed={}, untested={"src/tier/a.cc": "why"}, state=state)
+            return [finding.rule for finding in found if finding.rule != "source-list"]
+
+        name = ("src/tier/a.cc", "A")
+        self.assertEqual(rules({name: (17, 0)}), [])
+        self.assertEqual(rules({name: (16, 0)}), ["state"])
+        self.assertEqual(rules({name: (18, 0)}), ["state"])
+        self.assertEqual(rules({name: (17, 0), ("src/tier/a.cc", "B"): (16, 0)}), ["allow-list"])
 
     def test_names(self):
         for text in ["class row_cache {};\n", "enum class Kind { kGood, BAD };\n",
@@ -190,7 +231,7 @@ class TidyTest(PlantedTest):
 
     def test_every_source_has_a_test_or_a_reason(self):
         def findings(files, untested):
-            found, _ = tidy.check(self.plant(files), allowed={}, untested=untested)
+            found, _ = tidy.check(self.plant(files), allowed={}, untested=untested, state={})
             return [finding.path for finding in found if finding.rule == "untested"]
 
         alone = {"src/tier/a.cc": "void F();\n"}
@@ -218,7 +259,7 @@ class TidyTest(PlantedTest):
     def test_source_lists_are_explicit_and_complete(self):
         def findings(cmake):
             files = {"src/tier/CMakeLists.txt": cmake, "src/tier/a.cc": "void F();\n"}
-            found, _ = tidy.check(self.plant(files), allowed={}, untested={})
+            found, _ = tidy.check(self.plant(files), allowed={}, untested={}, state={})
             return [finding.path for finding in found if finding.rule == "source-list"]
 
         self.assertEqual(findings("hps_library(tier SOURCES a.cc)\n"), [])
@@ -232,7 +273,7 @@ class TidyTest(PlantedTest):
         untested = {"src/tier/a.cc": "why"}
 
         def rules(exceptions):
-            found, _ = tidy.check(root, allowed=exceptions, untested=untested)
+            found, _ = tidy.check(root, allowed=exceptions, untested=untested, state={})
             return [finding.rule for finding in found if finding.rule != "source-list"]
 
         self.assertEqual(rules({}), ["throw"])
@@ -242,7 +283,7 @@ class TidyTest(PlantedTest):
     def test_share_of_long_functions(self):
         root = self.plant({"src/tier/a.cc": long_function(80) + "void F() {\n" + "  G();\n" * 18
                            + "}\n"})
-        self.assertIn("80.0 % of them", tidy.check(root, allowed={}, untested={})[1])
+        self.assertIn("80.0 % of them", tidy.check(root, allowed={}, untested={}, state={})[1])
 
 
 if __name__ == "__main__":
