@@ -228,7 +228,7 @@ absl::Status Catalog::Drop(const std::vector<std::string>& names, Outcome& outco
   return written;
 }
 
-// Whether a drop of the table can't be read after its write failed.
+// After the write of a drop failed: whether RocksDB still has the table, or can't be read.
 bool Catalog::HasTableInRocks(const std::string& name) const {
   const absl::StatusOr<CatalogContents> written = ReadCatalog(store_.db());
   return !written.ok() || written->tables.contains(name);

@@ -48,7 +48,7 @@ class Catalog {
 
   // When the store is opened.
   void Load(CatalogContents contents);
-  CatalogContents contents() const;
+  CatalogContents contents() const;  // without incarnations, which change with each write
 
   // Errors: NOT_FOUND, which names the nearest table; DATA_LOSS (its family is missing).
   absl::StatusOr<FamilyPin> PinTable(const std::string& name);

@@ -80,13 +80,8 @@ void ChangeMerger::Run() {
 }
 
 std::vector<std::string> ChangeMerger::TablesToMerge() const {
-  std::vector<std::string> names;
-  const CatalogContents catalog = database_->catalog().contents();
-  for (const auto& [name, table] : catalog.tables) {
-    const absl::StatusOr<FamilyPin> pin = database_->catalog().PinTable(name);
-    if (pin.ok() && database_->merge_queue().IsDue(pin->family())) names.push_back(name);
-  }
-  return names;
+  return database_->families().TablesThat(
+      [this](Family& family) { return database_->merge_queue().IsDue(family); });
 }
 
 void ChangeMerger::MergeTable(const std::string& table) {

@@ -265,14 +265,12 @@ absl::Status Database::DropNetwork(const std::string& model) {
 }
 
 void Database::Unpin(Family* family) {
-  Catalog::Unneeded unneeded;
-  unneeded.push_back(families_.Unpin(family));
-  if (unneeded.front() == nullptr) return;
-  if (unneeded.front()->merge.is_done) {
-    merge_queue_.Retire(std::move(unneeded.front()));
-  } else {
-    files_.Retire(std::move(unneeded));
-  }
+  std::unique_ptr<Family> unneeded = families_.Unpin(family);
+  if (unneeded == nullptr) return;
+  if (unneeded->merge.is_done) return merge_queue_.Retire(std::move(unneeded));
+  Catalog::Unneeded families;
+  families.push_back(std::move(unneeded));
+  files_.Retire(std::move(families));
 }
 
 DurableStatistics Database::Statistics() const {

@@ -102,6 +102,16 @@ void FamilyTable::NoteNotMerged(Family& from) {
   from.merge.successor = nullptr;
 }
 
+std::vector<std::string> FamilyTable::TablesThat(absl::FunctionRef<bool(Family&)> are_meant) const {
+  MutexLock lock(mutex_);
+  std::vector<std::string> names;
+  for (const auto& [id, family] : families_) {
+    const std::string& name = family->table.spec.name;
+    if (family->current && !name.empty() && are_meant(*family)) names.push_back(name);
+  }
+  return names;
+}
+
 bool FamilyTable::AnyOf(Incarnation incarnation) const {
   MutexLock lock(mutex_);
   const auto first = families_.lower_bound({incarnation});

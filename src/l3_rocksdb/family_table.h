@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "base/mutex.h"
 #include "l3_rocksdb/family.h"
 #include "l3_rocksdb/store_db.h"
@@ -80,6 +82,8 @@ class FamilyTable {
   // The merge of the family's changes has ended without a switch.
   void NoteNotMerged(Family& from);
 
+  // The tables whose current family `are_meant`.
+  std::vector<std::string> TablesThat(absl::FunctionRef<bool(Family&)> are_meant) const;
   bool AnyOf(Incarnation incarnation) const;
   PageFileSet PageFiles() const;
   // Null if there is no such family, or it has none.

@@ -81,9 +81,9 @@ absl::Status CheckFiles(const Database& database, const StagedImport& import) {
   return absl::OkStatus();
 }
 
-// Links the page files of all tables into the store, and opens them. After an error, DropFamilies
-// removes those that were linked. REQUIRES: contents.tables are those of the import. Errors: those
-// of LinkPageFiles and OpenPages.
+// Links the page files of all tables into the store, and opens them. After an error,
+// FamilyFiles::Drop removes those that were linked. REQUIRES: contents.tables are those of the
+// import. Errors: those of LinkPageFiles and OpenPages.
 absl::Status TakePageFiles(Database& database, const StagedImport& import, NewContents& contents) {
   for (size_t i = 0; i < import.tables.size(); ++i) {
     const StagedTable& table = import.tables[i];

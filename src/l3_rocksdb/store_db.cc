@@ -1,7 +1,5 @@
 #include "l3_rocksdb/store_db.h"
 
-#include <rocksdb/convenience.h>
-
 #include <algorithm>
 #include <system_error>
 #include <utility>

@@ -2,18 +2,13 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/fault_point.h"
-#include "base/limits.h"
 #include "base/logging.h"
 #include "base/macros.h"
 #include "l3_rocksdb/cursor.h"
 #include "l3_rocksdb/files/store_files.h"
-#include "l3_rocksdb/key_codec.h"
-#include "l3_rocksdb/status.h"
-#include "l3_rocksdb/store_iterator.h"
 
 namespace hps {
 namespace {

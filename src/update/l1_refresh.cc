@@ -73,27 +73,28 @@ absl::StatusOr<size_t> L1Refresh::RefreshKeys(const RowRefresh::Options& options
   return done;
 }
 
-// An error of an earlier update shows here at the latest. If no key is left, level 1 has every
-// change.
+// An error of an earlier update shows here at the latest. If no key is left, also not for a full
+// refresh, which covers keys that are not noted, level 1 has every change.
 void L1Refresh::Finish(LiveTable& live, Deadline deadline) {
+  const bool has_all = changed_.empty() && !full_.has_value();
   for (size_t cache = 0; cache < kCachesMax; ++cache) {
     if (!LevelRepair::TakesChanges(live, cache)) continue;
     if (!live.l1(cache)->Flush(NotBeforeSoon(deadline)).ok()) {
       options_.levels->QuarantineL1(live, cache);
-    } else if (changed_.empty()) {
+    } else if (has_all) {
       live.l1_health(cache).NoteApplied(live.epochs().published());
     }
   }
-  if (!changed_.empty()) return;
+  if (!has_all) return;
   if (options_.freshness != nullptr) options_.freshness->Add(times_us_);
   times_us_.clear();
 }
 
 absl::Status L1Refresh::RefreshChanged(Deadline deadline) {
   while (is_needed()) {
-    if (need_ == Need::kAll) {
+    if (needs_full()) {
       if (full_is_running_.exchange(true)) return absl::OkStatus();  // another thread runs it
-      return RunFull(/*anew=*/false, deadline);
+      return RunFull(deadline);
     }
     HPS_ASSIGN_OR_RETURN(const WriteLease lease, options_.acquire(deadline));
     if (lease.live() == nullptr) break;
@@ -119,25 +120,26 @@ absl::Status L1Refresh::RefreshAll(Deadline deadline) {
     return Public(absl::FailedPreconditionError(
         absl::StrCat("table '", options_.table, "': a full refresh is running")));
   }
-  return RunFull(/*anew=*/true, deadline);
+  full_is_wanted_ = true;
+  return RunFull(deadline);
 }
 
-// One that ends with an error is gone on with by the next cycle. REQUIRES: the caller has set
-// full_is_running_.
-absl::Status L1Refresh::RunFull(bool anew, Deadline deadline) {
-  absl::StatusOr<bool> goes_on = FullStep(anew, deadline);
-  while (goes_on.ok() && *goes_on) goes_on = FullStep(/*anew=*/false, deadline);
+// REQUIRES: the caller has set full_is_running_.
+absl::Status L1Refresh::RunFull(Deadline deadline) {
+  absl::StatusOr<bool> goes_on = FullStep(deadline);
+  while (goes_on.ok() && *goes_on) goes_on = FullStep(deadline);
   full_is_running_ = false;
   return goes_on.status();
 }
 
 // False: the full refresh is done, or its LiveTable was replaced by one that was filled with
 // current rows.
-absl::StatusOr<bool> L1Refresh::FullStep(bool anew, Deadline deadline) {
+absl::StatusOr<bool> L1Refresh::FullStep(Deadline deadline) {
   HPS_ASSIGN_OR_RETURN(const WriteLease lease, options_.acquire(deadline));
+  const bool is_wanted = full_is_wanted_.exchange(false);
   if (lease.live() == nullptr) return false;
   LiveTable& live = *lease.live();
-  if (anew || (changed_.overflowed() && !full_.has_value())) {
+  if (is_wanted || (changed_.overflowed() && !full_.has_value())) {
     changed_ = {};
     full_ = DumpProgress();
     need_ = Need::kAll;

@@ -51,12 +51,13 @@ class L1Refresh {
   // those of Options::acquire and DurableTable::Fetch; the keys stay noted.
   absl::Status RefreshChanged(Deadline deadline);
 
-  // Reads every key that level 1 holds from levels 2 and 3 and updates it in place. Errors: as
-  // RefreshChanged, and FAILED_PRECONDITION if a full refresh of this table is running.
+  // Reads every key that level 1 holds from levels 2 and 3 and updates it in place. RefreshChanged
+  // goes on with one that ends with an error. Errors: as RefreshChanged, and FAILED_PRECONDITION if
+  // a full refresh of this table is running.
   absl::Status RefreshAll(Deadline deadline);
 
   // Whether RefreshChanged has something to do.
-  bool is_needed() const { return need_.load(std::memory_order_relaxed) != Need::kNothing; }
+  bool is_needed() const { return needs_full() || need_ != Need::kNothing; }
 
   uint64_t rows_refreshed() const { return rows_refreshed_.load(std::memory_order_relaxed); }
 
@@ -91,8 +92,9 @@ class L1Refresh {
 
   absl::StatusOr<size_t> RefreshKeys(const RowRefresh::Options& options, TimePoint until);
   absl::Status ChangedStep(LiveTable& live, Deadline deadline);
-  absl::Status RunFull(bool anew, Deadline deadline);
-  absl::StatusOr<bool> FullStep(bool anew, Deadline deadline);
+  bool needs_full() const { return full_is_wanted_ || need_ == Need::kAll; }
+  absl::Status RunFull(Deadline deadline);
+  absl::StatusOr<bool> FullStep(Deadline deadline);
   absl::Status RefreshDumped(LiveTable& live, Deadline deadline);
   absl::Status DumpNext(LiveTable& live, Deadline deadline);
   void GoToNextCache() { *full_ = {.cache = full_->cache + 1}; }
@@ -101,6 +103,7 @@ class L1Refresh {
 
   const Options options_;
   std::atomic<Need> need_{Need::kNothing};
+  std::atomic<bool> full_is_wanted_{false};   // RefreshAll was called, and none has begun since
   std::atomic<bool> full_is_running_{false};  // the thread that sets it runs the full refresh
   std::atomic<uint64_t> rows_refreshed_{0};
   NotedKeys changed_;

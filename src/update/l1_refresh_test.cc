@@ -183,5 +183,40 @@ TEST_F(L1RefreshTest, ALevel1ThatCouldNotBeRefreshedIsBypassed) {
   EXPECT_EQ(world_.InL1(1), 2);
 }
 
+// Catches: a full refresh drops the keys that were noted, and the next direct change takes level 1
+// for complete although the refresh has not reached them.
+TEST_F(L1RefreshTest, ADirectChangeDoesNotEndTheQuarantineOfAFullRefresh) {
+  world_.Load();
+  ASSERT_TRUE(Upsert({1}, 1).ok());
+  world_.Promote({1});
+  ASSERT_TRUE(world_.live().l2()[0].table().Clear().ok());
+  world_.store.faults.Plan(TierOperation::kFetch, {.times = 1});
+  ASSERT_TRUE(Upsert({1}, 2).ok());
+  ASSERT_TRUE(world_.live().l1_health(0).quarantined());
+  world_.store.faults.Plan(TierOperation::kFetch, {.times = 1});
+  ASSERT_FALSE(applier_.RefreshAll(World::Soon()).ok());
+  ASSERT_TRUE(Upsert({3}, 5).ok());
+  EXPECT_TRUE(world_.live().l1_health(0).quarantined());
+  ASSERT_TRUE(applier_.RefreshChanged(World::Soon()).ok());
+  EXPECT_FALSE(world_.live().l1_health(0).quarantined());
+  EXPECT_EQ(world_.InL1(1), 2);
+}
+
+// Catches: a full refresh that finds the table busy is forgotten.
+TEST_F(L1RefreshTest, AFullRefreshThatGetsNoLeaseIsDoneByTheNextCycle) {
+  world_.Load();
+  ASSERT_TRUE(Stream({1}, 1, 1).ok());
+  world_.Promote({1});
+  WriteBehindLevel1(1, 7);
+  bool is_busy = true;
+  before_step_ = [&] { return is_busy ? absl::UnavailableError("a switch") : absl::OkStatus(); };
+  EXPECT_EQ(refresh_.RefreshAll(World::Soon()).code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(refresh_.is_needed());
+  is_busy = false;
+  ASSERT_TRUE(refresh_.RefreshChanged(World::Soon()).ok());
+  EXPECT_EQ(world_.InL1(1), 7);
+  EXPECT_FALSE(refresh_.is_needed());
+}
+
 }  // namespace
 }  // namespace hps

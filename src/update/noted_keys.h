@@ -1,5 +1,5 @@
-// Keys that are noted for later. More than kKeysMax different ones are given up: the list has
-// overflowed, and takes none until it is made anew. The owner then does without keys.
+// Keys that are noted for later. More than kKeysMax are given up, unless some occur twice: the list
+// has overflowed, and takes none until it is made anew. The owner then does without keys.
 //
 // Not thread-safe.
 #pragma once
@@ -26,8 +26,10 @@ class NotedKeys {
   bool Add(std::span<const Key> keys) {
     if (overflowed_) return false;
     keys_.insert(keys_.end(), keys.begin(), keys.end());
-    if (keys_.size() > kKeysMax) SortUnique(keys_);
     if (keys_.size() <= kKeysMax) return false;
+    SortUnique(keys_);
+    // A list that stays nearly full would be sorted for each of the next changes.
+    if (keys_.size() <= kKeysMax / 16 * 15) return false;
     std::vector<Key>().swap(keys_);
     overflowed_ = true;
     return true;

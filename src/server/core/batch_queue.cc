@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/limits.h"
 #include "base/macros.h"
 
 namespace hps::server {
@@ -11,6 +12,7 @@ BatchQueue::BatchQueue(const Options& options)
   HPS_CHECK(options_.slot_count > 0 && options_.keys_max > 0 && options_.parts_max > 0);
   for (std::vector<size_t>& slots : free_slots_) slots.reserve(options_.slot_count);
   MutexLock lock(mutex_);
+  models_.reserve(kTablesPerStoreMax);  // each model has a table: requests allocate nothing
   for (size_t slot = options_.slot_count; slot > 0; --slot) FreeSlot(slot - 1);
 }
 

@@ -108,7 +108,10 @@ absl::Status KafkaProducer::Connect() {
   deletes_max_ = UpdateKeysIn(options_.table, UpdateKind::kDelete, options_.message_bytes);
   HPS_CHECK(keys_max_ > 0 && deletes_max_ > 0);
   next_check_ = RealClock().Now() + kCheckEvery;
-  return thread_.Start("hps-produce", [this] { return Serve(); });
+  const absl::Status started = thread_.Start("hps-produce", [this] { return Serve(); });
+  if (started.ok()) return started;
+  return {started.code(),
+          absl::StrCat("the producer's thread can't be started: ", started.message())};
 }
 
 KafkaProducer::~KafkaProducer() {
