@@ -172,7 +172,8 @@ absl::Status TextListCodec::Read(const ConfigValue& value, const std::string&,
                                  std::vector<std::string>& out) const {
   // An empty list arrives as a list of integers.
   const auto* integers = std::get_if<std::vector<int64_t>>(&value);
-  if (integers == nullptr || !integers->empty()) return Take(value, "a " + type(), out);
+  if (integers == nullptr || !integers->empty())
+    return Take(value, are_names ? "a list of names" : type(), out);
   out.clear();
   return absl::OkStatus();
 }
