@@ -25,23 +25,37 @@ struct CallSizes {
 };
 
 inline constexpr size_t kHalfBounceBytes = kCallBounceBytes / 2;
+inline constexpr size_t kCallCountsBytes = kTablesPerCallMax * kKeyStatusCount * sizeof(uint32_t);
+
+// Memory for the same elements on the host, pinned, and on the device.
+template <typename T>
+struct Mirrored {
+  T* pinned = nullptr;
+  T* device = nullptr;
+};
 
 // One half of the double buffer that sends answers to the device: the host fills one half while the
 // other is in transfer.
 struct DoubleBufferHalf {
-  std::byte* pinned = nullptr;       // [kHalfBounceBytes]
-  std::byte* device = nullptr;       // [kHalfBounceBytes]: the same, on the device
+  Mirrored<std::byte> bounce;        // [kHalfBounceBytes]
   std::byte* device_rows = nullptr;  // [device_rows_bytes]: rows that are not copied ahead
   CudaEvent done;
+};
+
+// What brings the rows of outputs to the host.
+struct OutputBuffers {
+  DeviceBuffer device;          // rows, packed, query after query
+  std::byte* pinned = nullptr;  // [kCallOutputBytes]
+  CudaEvent done[2];            // of the halves of `pinned`
 };
 
 struct CallBuffers {
   // Errors: RESOURCE_EXHAUSTED, INTERNAL; nothing stays allocated. REQUIRES: the device is current.
   static absl::StatusOr<std::unique_ptr<CallBuffers>> Create(const CallSizes& sizes);
 
-  // Makes room for the rows of outputs on the host, at most kCallHostRowsBytesMax, for later work
-  // on stream `user`. Does not wait for the device. Errors: RESOURCE_EXHAUSTED, INTERNAL. REQUIRES:
-  // the last lookup is over.
+  // Makes room in output.device for the rows of outputs on the host, at most kCallHostRowsBytesMax,
+  // for later work on stream `user`. Does not wait for the device. Errors: RESOURCE_EXHAUSTED,
+  // INTERNAL. REQUIRES: the last lookup is over.
   absl::Status GrowOutput(uint64_t bytes, cudaStream_t user);
 
   // Zeroes the memory that the kernels expect to be zero, and waits for it.
@@ -50,30 +64,19 @@ struct CallBuffers {
   CallSizes sizes;
   CudaStream stream;  // for calls whose caller passes no stream
   CudaEvent probed;
-  CudaEvent last;                // after all work of the call on the caller's stream
-  CudaStream copy_ahead_stream;  // for rows that are copied ahead of their answers
-  CudaEvent copied_ahead;        // after the last copy on copy_ahead_stream
+  CudaEvent last;  // after all work of the call on the caller's stream
   DeviceBuffer device;
   PinnedBuffer pinned;
-  DeviceBuffer output;  // rows for the host, packed, query after query
   CallStaging staging;
+  OutputBuffers output;
 
-  // Parts of the buffers above.
+  // Parts of the buffers above; the misses come first.
   MissBuffers misses;
   size_t device_rows_bytes = 0;  // of one half
   DoubleBufferHalf halves[2];
-  Key* pinned_keys = nullptr;          // [keys_max], of queries on the host
-  Key* device_keys = nullptr;          // [keys_max]
-  KeyStatus* pinned_status = nullptr;  // [keys_max]
-  KeyStatus* device_status = nullptr;  // [keys_max]
-  std::byte* pinned_output = nullptr;  // [kCallOutputBytes]
-  CudaEvent output_done[2];            // of its halves
-  uint32_t* device_counts = nullptr;   // [kTablesPerCallMax][kKeyStatusCount]
-  uint32_t* pinned_counts = nullptr;   // the same
-
- private:
-  std::byte* miss_device_ = nullptr;
-  std::byte* miss_pinned_ = nullptr;
+  Mirrored<Key> keys;            // [keys_max], of queries on the host
+  Mirrored<KeyStatus> statuses;  // [keys_max], of queries on the host
+  Mirrored<uint32_t> counts;     // [kTablesPerCallMax][kKeyStatusCount]
 };
 
 }  // namespace hps

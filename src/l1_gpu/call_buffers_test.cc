@@ -29,12 +29,12 @@ TEST_F(CallBuffersTest, PinnedPartsDontOverlapAndHoldWhatTheyPromise) {
   const std::vector<Part> parts = {
       {buffers.misses.records, 1001 * sizeof(MissRecord)},
       {buffers.misses.duplicate_records, 1001 * sizeof(DuplicateRecord)},
-      {buffers.pinned_keys, 1001 * sizeof(Key)},
-      {buffers.pinned_status, 1001},
-      {buffers.pinned_counts, kTablesPerCallMax * kKeyStatusCount * sizeof(uint32_t)},
-      {buffers.pinned_output, kCallOutputBytes},
-      {buffers.halves[0].pinned, kCallBounceBytes / 2},
-      {buffers.halves[1].pinned, kCallBounceBytes / 2},
+      {buffers.keys.pinned, 1001 * sizeof(Key)},
+      {buffers.statuses.pinned, 1001},
+      {buffers.counts.pinned, kTablesPerCallMax * kKeyStatusCount * sizeof(uint32_t)},
+      {buffers.output.pinned, kCallOutputBytes},
+      {buffers.halves[0].bounce.pinned, kCallBounceBytes / 2},
+      {buffers.halves[1].bounce.pinned, kCallBounceBytes / 2},
       {buffers.staging.Take(12'345), 12'345}};
   for (size_t i = 0; i < parts.size(); ++i)
     std::memset(parts[i].begin, static_cast<int>(i + 1), parts[i].bytes);
@@ -71,17 +71,17 @@ TEST_F(CallBuffersTest, OutputGrowsToTheLargestLookUp) {
   const CudaStream another = *MakeStream(StreamPriority::kLow);
   const cudaStream_t user = another.get();
   EXPECT_EQ(buffers.GrowOutput(0, user), absl::OkStatus());
-  EXPECT_EQ(buffers.output.bytes(), 0u);
+  EXPECT_EQ(buffers.output.device.bytes(), 0u);
   ASSERT_EQ(buffers.GrowOutput(3 << 20, user), absl::OkStatus());
-  const std::byte* const memory = buffers.output.data();
+  const std::byte* const memory = buffers.output.device.data();
   EXPECT_EQ(buffers.GrowOutput(100, user), absl::OkStatus());
-  EXPECT_EQ(buffers.output.data(), memory);
+  EXPECT_EQ(buffers.output.device.data(), memory);
   EXPECT_EQ(buffers.GrowOutput(kCallHostRowsBytesMax + 1, user).code(),
             absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(buffers.output.data(), memory);
+  EXPECT_EQ(buffers.output.device.data(), memory);
   EXPECT_EQ(buffers.GrowOutput(5 << 20, user), absl::OkStatus());
-  EXPECT_GE(buffers.output.bytes(), size_t{5} << 20);
-  EXPECT_EQ(cudaMemsetAsync(buffers.output.data(), 1, size_t{5} << 20, user), cudaSuccess);
+  EXPECT_GE(buffers.output.device.bytes(), size_t{5} << 20);
+  EXPECT_EQ(cudaMemsetAsync(buffers.output.device.data(), 1, size_t{5} << 20, user), cudaSuccess);
   EXPECT_EQ(cudaStreamSynchronize(user), cudaSuccess);
 }
 

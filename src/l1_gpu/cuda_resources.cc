@@ -129,6 +129,12 @@ absl::StatusOr<bool> IsDone(cudaEvent_t event) {
   return true;
 }
 
+absl::Status RecordAfter(absl::Status status, cudaEvent_t event, cudaStream_t stream,
+                         const char* what) {
+  const absl::Status recorded = CudaStatus(cudaEventRecord(event, stream), what);
+  return status.ok() ? recorded : status;
+}
+
 absl::Status WaitFor(cudaEvent_t event, Deadline deadline, const char* what) {
   for (int polls = 0;; ++polls) {
     HPS_ASSIGN_OR_RETURN(const bool done, IsDone(event));

@@ -105,6 +105,11 @@ absl::StatusOr<CudaEvent> MakeEvent();
 // Does not disturb a graph capture of another thread. Errors: INTERNAL.
 absl::StatusOr<bool> IsDone(cudaEvent_t event);
 
+// Records an event behind work that ended with `status`, also after an error: a part of the work
+// may be in flight. Returns the first error. Errors: INTERNAL, and `status`.
+absl::Status RecordAfter(absl::Status status, cudaEvent_t event, cudaStream_t stream,
+                         const char* what);
+
 // Polls until the event has completed: first without a pause, because most waits end within
 // microseconds, then yielding, finally with pauses. Errors: DEADLINE_EXCEEDED, INTERNAL.
 absl::Status WaitFor(cudaEvent_t event, Deadline deadline, const char* what);

@@ -119,7 +119,7 @@ void GpuCall::Lease(size_t keys_leased, CallUse use) {
 bool GpuCall::IsIdle() {
   if (!in_flight_) return true;
   in_flight_ = false;
-  for (cudaEvent_t event : {buffers_->last.get(), buffers_->copied_ahead.get()}) {
+  for (cudaEvent_t event : {buffers_->last.get(), buffers_->staging.copied()}) {
     const absl::StatusOr<bool> done = IsDone(event);
     in_flight_ |= done.ok() && !*done;
   }
@@ -128,15 +128,12 @@ bool GpuCall::IsIdle() {
 
 absl::Status GpuCall::WaitForDevice(Deadline deadline) const {
   HPS_RETURN_IF_ERROR(WaitFor(buffers_->last.get(), deadline, "a lookup"));
-  return WaitFor(buffers_->copied_ahead.get(), deadline, "a lookup's rows");
+  return WaitFor(buffers_->staging.copied(), deadline, "a lookup's rows");
 }
 
 void GpuCall::Return() {
-  if (sender_.copied_ahead()) {
-    const DeviceScope scope(device_);
-    // On a failed device no work is in flight.
-    sender_.RecordCopyAhead().IgnoreError();
-  }
+  // On a failed device no work is in flight.
+  buffers_->staging.RecordCopies().IgnoreError();
   give_back_(this);
 }
 
@@ -190,12 +187,12 @@ void GpuCall::MakeViews() {
     view.key_count = static_cast<uint32_t>(query.key_count);
     view.first_key = static_cast<uint32_t>(key_count_);
     if (on_host_) {
-      view.keys = buffers_->device_keys + key_count_;
-      view.rows = buffers_->output.data() + output_.begin_bytes(q);
+      view.keys = buffers_->keys.device + key_count_;
+      view.rows = buffers_->output.device.data() + output_.begin_bytes(q);
       view.row_stride_bytes = query.row_bytes;
-      if (query.status != nullptr) view.status = buffers_->device_status + key_count_;
+      if (query.status != nullptr) view.status = buffers_->statuses.device + key_count_;
       if (query.key_count > 0) {
-        std::memcpy(buffers_->pinned_keys + key_count_, query.keys, query.key_count * sizeof(Key));
+        std::memcpy(buffers_->keys.pinned + key_count_, query.keys, query.key_count * sizeof(Key));
       }
     } else {
       view.keys = query.keys;
@@ -221,7 +218,7 @@ absl::Status GpuCall::Launch() {
   misses_are_dirty_ = true;
   if (on_host_) {
     HPS_RETURN_IF_ERROR(
-        CudaStatus(cudaMemcpyAsync(buffers_->device_keys, buffers_->pinned_keys,
+        CudaStatus(cudaMemcpyAsync(buffers_->keys.device, buffers_->keys.pinned,
                                    key_count_ * sizeof(Key), cudaMemcpyHostToDevice, stream_),
                    "copy of keys"));
   }
@@ -268,7 +265,7 @@ absl::StatusOr<DeviceMisses> GpuCall::Misses(Deadline deadline) {
       probed_ = true;
     }
     HPS_RETURN_IF_ERROR(probe_status_);
-    in_flight_ = sender_.copied_ahead();
+    in_flight_ = buffers_->staging.has_copies();
     ReadMisses();
     state_ = State::kMissed;
   }
@@ -351,21 +348,16 @@ std::span<const DuplicateRecord> GpuCall::DuplicatesOf(size_t query) const {
 
 HostRows GpuCall::Staging(size_t query, size_t row_count) {
   const size_t row_bytes = queries_[query].row_bytes;
-  const size_t bytes = row_count * row_bytes;
-  std::byte* room = buffers_->staging.Take(bytes);
-  if (room == nullptr && buffers_->staging.may_grow()) {
-    const DeviceScope scope(device_);
-    if (buffers_->staging.Grow(bytes, buffers_->copy_ahead_stream.get()))
-      room = buffers_->staging.Take(bytes);
-  }
+  std::byte* const room = buffers_->staging.Take(row_count * row_bytes);
   return {room, room == nullptr ? 0 : row_count, row_bytes, row_bytes};
 }
 
 absl::Status GpuCall::CopyAhead(const HostRows& rows) {
   HPS_CHECK(state_ != State::kLeased);
+  if (rows.row_count == 0) return absl::OkStatus();
   const DeviceScope scope(device_);
   in_flight_ = true;
-  return sender_.CopyAhead(rows);
+  return buffers_->staging.CopyAhead(rows);
 }
 
 absl::Status GpuCall::Validate(const DeviceRowPiece& piece) const {
@@ -537,15 +529,15 @@ absl::Status GpuCall::Wait(Deadline deadline) {
         CudaStatus(cudaEventRecord(buffers_->last.get(), stream_), "a lookup");
     if (status.ok()) status = recorded;
     HPS_RETURN_IF_ERROR(status);
-    in_flight_ = sender_.copied_ahead();
+    in_flight_ = buffers_->staging.has_copies();
   } else if (sender_.sent() || converted_) {
     HPS_RETURN_IF_ERROR(WaitFor(buffers_->last.get(), deadline, "the answers of a lookup"));
-    in_flight_ = sender_.copied_ahead();
+    in_flight_ = buffers_->staging.has_copies();
   }
   if (sender_.probed_again()) {
     for (size_t q = 0; q < queries_.size(); ++q) {
       for (size_t status = 0; status < kKeyStatusCount; ++status)
-        counts_[q].by_status[status] += buffers_->pinned_counts[q * kKeyStatusCount + status];
+        counts_[q].by_status[status] += buffers_->counts.pinned[q * kKeyStatusCount + status];
     }
   }
   state_ = State::kDone;

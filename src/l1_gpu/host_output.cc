@@ -53,16 +53,17 @@ absl::Status HostOutput::Fetch(size_t chunk) {
   const uint64_t begin = uint64_t{chunk} * kChunkBytes;
   const uint64_t bytes = std::min<uint64_t>(kChunkBytes, begin_.back() - begin);
   const size_t half = chunk % 2;
-  HPS_RETURN_IF_ERROR(CudaStatus(
-      cudaMemcpyAsync(buffers_.pinned_output + half * kChunkBytes, buffers_.output.data() + begin,
-                      bytes, cudaMemcpyDeviceToHost, stream_),
-      "copy of rows to the host"));
+  HPS_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(buffers_.output.pinned + half * kChunkBytes,
+                                                 buffers_.output.device.data() + begin, bytes,
+                                                 cudaMemcpyDeviceToHost, stream_),
+                                 "copy of rows to the host"));
   if (chunk == 0 && wants_status_) {
-    HPS_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(buffers_.pinned_status, buffers_.device_status,
-                                                   key_count_, cudaMemcpyDeviceToHost, stream_),
-                                   "copy of statuses to the host"));
+    HPS_RETURN_IF_ERROR(
+        CudaStatus(cudaMemcpyAsync(buffers_.statuses.pinned, buffers_.statuses.device, key_count_,
+                                   cudaMemcpyDeviceToHost, stream_),
+                   "copy of statuses to the host"));
   }
-  return CudaStatus(cudaEventRecord(buffers_.output_done[half].get(), stream_), "rows");
+  return CudaStatus(cudaEventRecord(buffers_.output.done[half].get(), stream_), "rows");
 }
 
 absl::Status HostOutput::Copy(bool fetched, Deadline deadline) {
@@ -71,7 +72,7 @@ absl::Status HostOutput::Copy(bool fetched, Deadline deadline) {
   for (size_t chunk = 0; chunk < chunks; ++chunk) {
     if (chunk + 1 < chunks) HPS_RETURN_IF_ERROR(Fetch(chunk + 1));
     HPS_RETURN_IF_ERROR(
-        WaitFor(buffers_.output_done[chunk % 2].get(), deadline, "the copy of rows to the host"));
+        WaitFor(buffers_.output.done[chunk % 2].get(), deadline, "the copy of rows to the host"));
     Deliver(chunk);
   }
   if (chunks > 0) DeliverStatuses();
@@ -81,7 +82,7 @@ absl::Status HostOutput::Copy(bool fetched, Deadline deadline) {
 void HostOutput::Deliver(size_t chunk) {
   const uint64_t chunk_begin = uint64_t{chunk} * kChunkBytes;
   const uint64_t chunk_end = std::min<uint64_t>(chunk_begin + kChunkBytes, begin_.back());
-  const std::byte* const arrived = buffers_.pinned_output + chunk % 2 * kChunkBytes;
+  const std::byte* const arrived = buffers_.output.pinned + chunk % 2 * kChunkBytes;
   for (size_t q = 0; q < queries_.size(); ++q) {
     const DeviceCacheQuery& query = queries_[q];
     const uint64_t rows_end = begin_[q] + query.key_count * query.row_bytes;
@@ -106,7 +107,7 @@ void HostOutput::Deliver(size_t chunk) {
 }
 
 void HostOutput::DeliverStatuses() {
-  const KeyStatus* from = buffers_.pinned_status;
+  const KeyStatus* from = buffers_.statuses.pinned;
   for (const DeviceCacheQuery& query : queries_) {
     if (query.status != nullptr) std::memcpy(query.status, from, query.key_count);
     from += query.key_count;

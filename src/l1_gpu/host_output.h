@@ -34,7 +34,7 @@ class HostOutput {
   // Starts the copy of the rows if there are few. If no key misses, they have arrived when the
   // probe has been waited for. Returns whether it started the copy. Errors: INTERNAL.
   absl::StatusOr<bool> FetchAhead();
-  cudaEvent_t fetched_ahead() const { return buffers_.output_done[0].get(); }
+  cudaEvent_t fetched_ahead() const { return buffers_.output.done[0].get(); }
 
   // Copies all rows and statuses to the caller. `fetched`: the rows of FetchAhead are still valid.
   // Errors: DEADLINE_EXCEEDED, INTERNAL.

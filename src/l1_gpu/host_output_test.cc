@@ -58,12 +58,12 @@ class HostOutputTest : public GpuTest {
         statuses.push_back(StatusOf(q, i));
       }
       if (rows.empty()) continue;
-      ASSERT_EQ(cudaMemcpy(buffers_->output.data() + output_->begin_bytes(q), rows.data(),
+      ASSERT_EQ(cudaMemcpy(buffers_->output.device.data() + output_->begin_bytes(q), rows.data(),
                            rows.size(), cudaMemcpyHostToDevice),
                 cudaSuccess);
     }
     if (!statuses.empty()) {
-      ASSERT_EQ(cudaMemcpy(buffers_->device_status, statuses.data(), statuses.size(),
+      ASSERT_EQ(cudaMemcpy(buffers_->statuses.device, statuses.data(), statuses.size(),
                            cudaMemcpyHostToDevice),
                 cudaSuccess);
     }

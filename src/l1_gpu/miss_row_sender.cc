@@ -33,9 +33,7 @@ void MissRowSender::Begin(cudaStream_t stream) {
   deadline_ = kNoDeadline;
   pieces_.clear();
   half_used_ = false;
-  bounce_used_ = rows_used_ = 0;
-  sent_ = reprobed_ = copied_ahead_ = waits_for_copy_ahead_ = false;
-  copied_since_event_ = false;
+  sent_ = reprobed_ = awaits_copies_ = false;
 }
 
 MissRowSender::Run MissRowSender::NextRun(const DeviceRowPiece& piece, size_t from,
@@ -60,22 +58,17 @@ MissRowSender::Run MissRowSender::NextRun(const DeviceRowPiece& piece, size_t fr
   return run;
 }
 
-bool MissRowSender::IsStaged(const HostRows& rows) const {
-  return rows.row_count > 0 && rows.stride_bytes == rows.row_bytes &&
-         buffers_.staging.DeviceOf(rows.data) != nullptr;
-}
-
 // A kernel reads rows over the bus as fast as a copy transfers them, and pieces that arrive in any
 // order then need no copy each. A row that many positions wait for is better copied once.
 bool MissRowSender::IsReadInPlace(const Piece& piece) const {
-  return IsStaged(piece.piece->rows) &&
+  return buffers_.staging.Holds(piece.piece->rows) &&
          piece.duplicate_count <= piece.piece->statuses.size() / kDuplicatesReadShare;
 }
 
 size_t MissRowSender::KeysThatFit(const Piece& piece) const {
   if (pieces_.size() == pieces_.capacity()) return 0;
   const size_t row_bytes = piece.query->row_bytes;
-  const bool staged = IsStaged(piece.piece->rows);
+  const bool staged = buffers_.staging.Holds(piece.piece->rows);
   const bool has_rows = piece.piece->rows.row_count > 0;
   // Statuses, the default row and rows each begin aligned.
   const size_t fixed_bytes = 3 * kRowAlignment + row_bytes;
@@ -95,10 +88,10 @@ size_t MissRowSender::KeysThatFit(const Piece& piece) const {
   return keys;
 }
 
-size_t MissRowSender::TakeBounce(size_t bytes) {
+Mirrored<std::byte> MissRowSender::TakeBounce(size_t bytes) {
   const size_t begin = bounce_used_;
   bounce_used_ += RoundUp(bytes, kRowAlignment);
-  return begin;
+  return {.pinned = half().bounce.pinned + begin, .device = half().bounce.device + begin};
 }
 
 std::byte* MissRowSender::TakeDeviceRows(size_t bytes) {
@@ -107,17 +100,13 @@ std::byte* MissRowSender::TakeDeviceRows(size_t bytes) {
   return begin;
 }
 
-absl::Status MissRowSender::UseHalf() {
-  if (half_used_) return absl::OkStatus();
-  HPS_RETURN_IF_ERROR(WaitFor(half().done.get(), deadline_, "an answer's copy"));
-  half_used_ = true;
-  bounce_used_ = rows_used_ = 0;
-  return absl::OkStatus();
-}
-
 absl::Status MissRowSender::Add(const Piece& piece) {
   for (size_t next = 0;;) {
-    HPS_RETURN_IF_ERROR(UseHalf());
+    if (!half_used_) {
+      HPS_RETURN_IF_ERROR(WaitFor(half().done.get(), deadline_, "an answer's copy"));
+      half_used_ = true;
+      bounce_used_ = rows_used_ = 0;
+    }
     const size_t fit = KeysThatFit(piece);
     if (fit == 0) {
       HPS_RETURN_IF_ERROR(Send());
@@ -136,19 +125,19 @@ absl::Status MissRowSender::AddRun(const Piece& piece, const Run& run) {
   ScatterPiece scatter = {.query = *piece.view,
                           .first = static_cast<uint32_t>(answers.first + run.first),
                           .count = static_cast<uint32_t>(run.count),
-                          .duplicate_count = piece.duplicate_count};
-  scatter.status = run.status;
+                          .duplicate_count = piece.duplicate_count,
+                          .status = run.status};
   // The second probe overwrites the statuses.
   if (run.status == kUnanswered || answers.reprobe) {
-    const size_t statuses = TakeBounce(run.count);
-    std::memcpy(half().pinned + statuses, answers.statuses.data() + run.first, run.count);
-    scatter.statuses = static_cast<KeyStatus*>(static_cast<void*>(half().device + statuses));
+    const auto [pinned, device] = TakeBounce(run.count);
+    std::memcpy(pinned, answers.statuses.data() + run.first, run.count);
+    scatter.statuses = static_cast<KeyStatus*>(static_cast<void*>(device));
   }
   const std::span<const std::byte> default_row = piece.query->default_row;
   if (run.takes_default && !default_row.empty()) {
-    const size_t at = TakeBounce(row_bytes);
-    std::memcpy(half().pinned + at, default_row.data(), row_bytes);
-    scatter.default_row = half().device + at;
+    const auto [pinned, device] = TakeBounce(row_bytes);
+    std::memcpy(pinned, default_row.data(), row_bytes);
+    scatter.default_row = device;
   }
   if (run.takes_rows) HPS_RETURN_IF_ERROR(AddRows(piece, run, scatter));
   if (answers.reprobe && piece.query->table != nullptr)
@@ -162,16 +151,16 @@ absl::Status MissRowSender::AddRows(const Piece& piece, const Run& run, ScatterP
   const DeviceRowPiece& answers = *piece.piece;
   const size_t row_bytes = piece.query->row_bytes;
   const size_t rows_bytes = run.count * row_bytes;
-  if (!IsStaged(answers.rows)) {
-    const size_t at = TakeBounce(rows_bytes);
+  if (!buffers_.staging.Holds(answers.rows)) {
+    const auto [pinned, device] = TakeBounce(rows_bytes);
     for (size_t i = 0; i < run.count; ++i) {
       if (!TakesRow(answers.statuses[run.first + i])) continue;
-      std::memcpy(half().pinned + at + i * row_bytes, answers.rows.row(run.first + i), row_bytes);
+      std::memcpy(pinned + i * row_bytes, answers.rows.row(run.first + i), row_bytes);
     }
-    scatter.staged = half().device + at;
+    scatter.staged = device;
   } else if (answers.on_device) {
     scatter.staged = buffers_.staging.DeviceOf(answers.rows.row(run.first));
-    waits_for_copy_ahead_ = true;
+    awaits_copies_ = true;
   } else if (IsReadInPlace(piece)) {
     scatter.staged = answers.rows.row(run.first);
   } else {
@@ -185,30 +174,14 @@ absl::Status MissRowSender::AddRows(const Piece& piece, const Run& run, ScatterP
   return absl::OkStatus();
 }
 
-absl::Status MissRowSender::CopyAhead(const HostRows& rows) {
-  if (rows.row_count == 0) return absl::OkStatus();
-  HPS_CHECK(IsStaged(rows));
-  copied_ahead_ = copied_since_event_ = true;
-  return CudaStatus(cudaMemcpyAsync(buffers_.staging.DeviceOf(rows.data), rows.data,
-                                    rows.row_count * rows.row_bytes, cudaMemcpyHostToDevice,
-                                    buffers_.copy_ahead_stream.get()),
-                    "copy of rows ahead");
-}
-
-absl::Status MissRowSender::RecordCopyAhead() {
-  if (!std::exchange(copied_since_event_, false)) return absl::OkStatus();
-  return CudaStatus(cudaEventRecord(buffers_.copied_ahead.get(), buffers_.copy_ahead_stream.get()),
-                    "rows ahead");
-}
-
 absl::Status MissRowSender::CountOnTheDevice(const Piece& piece, ScatterPiece& scatter) {
   if (!reprobed_) {
     sent_ = reprobed_ = true;
-    constexpr size_t kCountsBytes = kTablesPerCallMax * kKeyStatusCount * sizeof(uint32_t);
-    HPS_RETURN_IF_ERROR(CudaStatus(
-        cudaMemsetAsync(buffers_.device_counts, 0, kCountsBytes, stream_), "counts of a lookup"));
+    HPS_RETURN_IF_ERROR(
+        CudaStatus(cudaMemsetAsync(buffers_.counts.device, 0, kCallCountsBytes, stream_),
+                   "counts of a lookup"));
   }
-  scatter.counts = buffers_.device_counts + piece.piece->query * kKeyStatusCount;
+  scatter.counts = buffers_.counts.device + piece.piece->query * kKeyStatusCount;
   return absl::OkStatus();
 }
 
@@ -217,10 +190,8 @@ absl::Status MissRowSender::Send() {
   pieces_.clear();
   if (!half_used_ || !sent_) return status;
   // Also after an error: a part may be in flight and read the half.
-  for (cudaEvent_t event : {half().done.get(), buffers_.last.get()}) {
-    const absl::Status recorded = CudaStatus(cudaEventRecord(event, stream_), "an answer");
-    if (status.ok()) status = recorded;
-  }
+  for (cudaEvent_t event : {half().done.get(), buffers_.last.get()})
+    status = RecordAfter(status, event, stream_, "an answer");
   half_used_ = false;
   half_index_ = 1 - half_index_;
   return status;
@@ -228,22 +199,18 @@ absl::Status MissRowSender::Send() {
 
 absl::Status MissRowSender::Launch() {
   sent_ = true;
-  if (std::exchange(waits_for_copy_ahead_, false)) {
-    HPS_RETURN_IF_ERROR(RecordCopyAhead());
-    HPS_RETURN_IF_ERROR(
-        CudaStatus(cudaStreamWaitEvent(stream_, buffers_.copied_ahead.get()), "rows ahead"));
-  }
+  if (std::exchange(awaits_copies_, false))
+    HPS_RETURN_IF_ERROR(buffers_.staging.AwaitCopies(stream_));
   if (bounce_used_ > 0) {
-    HPS_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(half().device, half().pinned, bounce_used_,
-                                                   cudaMemcpyHostToDevice, stream_),
+    HPS_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(half().bounce.device, half().bounce.pinned,
+                                                   bounce_used_, cudaMemcpyHostToDevice, stream_),
                                    "copy of answers"));
   }
   HPS_RETURN_IF_ERROR(
       CudaStatus(LaunchScatter(pieces_, buffers_.misses, stream_), "the launch of a scatter"));
   if (!reprobed_) return absl::OkStatus();
-  constexpr size_t kCountsBytes = kTablesPerCallMax * kKeyStatusCount * sizeof(uint32_t);
-  return CudaStatus(cudaMemcpyAsync(buffers_.pinned_counts, buffers_.device_counts, kCountsBytes,
-                                    cudaMemcpyDeviceToHost, stream_),
+  return CudaStatus(cudaMemcpyAsync(buffers_.counts.pinned, buffers_.counts.device,
+                                    kCallCountsBytes, cudaMemcpyDeviceToHost, stream_),
                     "copy of counts");
 }
 

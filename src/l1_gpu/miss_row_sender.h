@@ -1,7 +1,8 @@
 // Sends the answers for the misses of a call to their positions on the device.
 //
 // Statuses, default rows and rows outside the call's staging are packed into one half of a pinned
-// double buffer. Rows in staging are copied ahead of their answers, or read in place by the device.
+// double buffer. Rows in staging were copied ahead of their answers, are read in place by the
+// device, or are copied with the answers.
 // Each half takes one launch, and one copy if anything is packed; meanwhile the other half is
 // filled. Asynchronous, except that a third half waits for the first.
 //
@@ -41,20 +42,13 @@ class MissRowSender {
   };
   absl::Status Add(const Piece& piece);
 
-  // Starts the copy of rows in staging to the device. REQUIRES: the rows are in staging.
-  absl::Status CopyAhead(const HostRows& rows);
-  // Whether CopyAhead was called since Begin.
-  bool copied_ahead() const { return copied_ahead_; }
-  // Records the call's event after all rows copied ahead; once for many rows. Errors: INTERNAL.
-  absl::Status RecordCopyAhead();
-
   // Launches the answers added since the last Send.
   absl::Status Send();
 
   // Whether a launch was attempted since Begin.
   bool sent() const { return sent_; }
   // Whether a piece asked for a second probe. Its positions are counted on the device, in the
-  // call's pinned_counts once the stream has passed it.
+  // call's counts.pinned once the stream has passed it.
   bool probed_again() const { return reprobed_; }
 
  private:
@@ -68,7 +62,6 @@ class MissRowSender {
   };
   static Run NextRun(const DeviceRowPiece& piece, size_t from, size_t count_max);
 
-  bool IsStaged(const HostRows& rows) const;
   // Whether the device reads the piece's rows directly from staging.
   bool IsReadInPlace(const Piece& piece) const;
   // How many keys of the piece still fit into the current half.
@@ -76,11 +69,10 @@ class MissRowSender {
   absl::Status AddRun(const Piece& piece, const Run& run);
   absl::Status AddRows(const Piece& piece, const Run& run, ScatterPiece& scatter);
   absl::Status CountOnTheDevice(const Piece& piece, ScatterPiece& scatter);
-  // Allocates aligned room in the current half; its device copy has the same offset.
-  size_t TakeBounce(size_t bytes);
+  // Allocates aligned room in the current half.
+  Mirrored<std::byte> TakeBounce(size_t bytes);
   // Allocates aligned room for rows in the current half's device memory.
   std::byte* TakeDeviceRows(size_t bytes);
-  absl::Status UseHalf();
   absl::Status Launch();
 
   DoubleBufferHalf& half() { return buffers_.halves[half_index_]; }
@@ -91,12 +83,10 @@ class MissRowSender {
   std::vector<ScatterPiece> pieces_;
   size_t half_index_ = 0;
   bool half_used_ = false;  // since the last Send
-  size_t bounce_used_ = 0;
+  size_t bounce_used_ = 0;  // of the used half; so is rows_used_
   size_t rows_used_ = 0;
   bool sent_ = false;
-  bool copied_ahead_ = false;
-  bool copied_since_event_ = false;
-  bool waits_for_copy_ahead_ = false;  // for the answers added since the last Send
+  bool awaits_copies_ = false;  // the answers added since the last Send
   bool reprobed_ = false;
 };
 

@@ -32,16 +32,16 @@ class MissRowSenderTest : public GpuTest {
     std::vector<Key> keys(kKeys);
     std::iota(keys.begin(), keys.end(), Key{0});
     ASSERT_EQ(
-        cudaMemcpy(buffers_->device_keys, keys.data(), kKeys * sizeof(Key), cudaMemcpyHostToDevice),
+        cudaMemcpy(buffers_->keys.device, keys.data(), kKeys * sizeof(Key), cudaMemcpyHostToDevice),
         cudaSuccess);
     rows_ = *MakeDeviceBuffer("rows", kKeys * kRowBytes);
     ASSERT_EQ(cudaMemset(rows_.data(), 0xa5, rows_.bytes()), cudaSuccess);
-    ASSERT_EQ(cudaMemset(buffers_->device_status, 0xee, kKeys), cudaSuccess);
+    ASSERT_EQ(cudaMemset(buffers_->statuses.device, 0xee, kKeys), cudaSuccess);
     view_.table.row_bytes = kRowBytes;
-    view_.keys = buffers_->device_keys;
+    view_.keys = buffers_->keys.device;
     view_.rows = rows_.data();
     view_.row_stride_bytes = kRowBytes;
-    view_.status = buffers_->device_status;
+    view_.status = buffers_->statuses.device;
     view_.key_count = kKeys;
     query_.row_bytes = kRowBytes;
     query_.default_row = default_row_;
@@ -65,8 +65,9 @@ class MissRowSenderTest : public GpuTest {
     statuses_.resize(kKeys);
     ASSERT_EQ(cudaMemcpy(arrived_.data(), rows_.data(), arrived_.size(), cudaMemcpyDeviceToHost),
               cudaSuccess);
-    ASSERT_EQ(cudaMemcpy(statuses_.data(), buffers_->device_status, kKeys, cudaMemcpyDeviceToHost),
-              cudaSuccess);
+    ASSERT_EQ(
+        cudaMemcpy(statuses_.data(), buffers_->statuses.device, kKeys, cudaMemcpyDeviceToHost),
+        cudaSuccess);
   }
   std::span<const std::byte> Arrived(Key key) const {
     return {arrived_.data() + static_cast<size_t>(key) * kRowBytes, kRowBytes};

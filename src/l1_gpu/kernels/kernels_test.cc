@@ -27,7 +27,7 @@ class KernelsTest : public GpuTest {
     std::vector<Key> keys(kKeys);
     for (size_t i = 0; i < kKeys; ++i) keys[i] = static_cast<Key>(i);
     ASSERT_EQ(
-        cudaMemcpy(buffers_->device_keys, keys.data(), kKeys * sizeof(Key), cudaMemcpyHostToDevice),
+        cudaMemcpy(buffers_->keys.device, keys.data(), kKeys * sizeof(Key), cudaMemcpyHostToDevice),
         cudaSuccess);
   }
 
@@ -35,7 +35,7 @@ class KernelsTest : public GpuTest {
   QueryView Missing(uint32_t key_count) const {
     QueryView view;
     view.table.row_bytes = 1;
-    view.keys = buffers_->device_keys;
+    view.keys = buffers_->keys.device;
     view.rows = rows_.data();
     view.row_stride_bytes = 1;
     view.key_count = key_count;
