@@ -21,16 +21,16 @@ constexpr size_t kAheadBytesMax = size_t{256} << 10;
 }  // namespace
 
 HostOutput::HostOutput(CallBuffers& buffers) : buffers_(buffers) {
-  queries_.reserve(kTablesPerCallMax);
   begin_.reserve(kTablesPerCallMax + 1);
 }
 
 absl::Status HostOutput::Begin(std::span<const DeviceCacheQuery> queries, cudaStream_t stream) {
+  if (!queries.empty() && queries.front().space == MemorySpace::kDevice) queries = {};
   stream_ = stream;
-  queries_.assign(queries.begin(), queries.end());
+  queries_ = queries;
   begin_.assign(1, 0);
   key_count_ = 0;
-  wants_status_ = false;
+  wants_status_ = is_fetched_ahead_ = false;
   for (const DeviceCacheQuery& query : queries_) {
     begin_.push_back(begin_.back() + RoundUp(query.key_count * query.row_bytes, kRowAlignment));
     key_count_ += query.key_count;
@@ -39,14 +39,10 @@ absl::Status HostOutput::Begin(std::span<const DeviceCacheQuery> queries, cudaSt
   return buffers_.GrowOutput(begin_.back(), stream_);
 }
 
-size_t HostOutput::chunk_count() const {
-  return static_cast<size_t>((begin_.back() + kChunkBytes - 1) / kChunkBytes);
-}
-
-absl::StatusOr<bool> HostOutput::FetchAhead() {
-  if (begin_.back() > kAheadBytesMax || begin_.back() == 0) return false;
-  HPS_RETURN_IF_ERROR(Fetch(0));
-  return true;
+absl::Status HostOutput::FetchAhead() {
+  if (begin_.back() > kAheadBytesMax || begin_.back() == 0) return absl::OkStatus();
+  is_fetched_ahead_ = true;
+  return Fetch(0);
 }
 
 absl::Status HostOutput::Fetch(size_t chunk) {
@@ -66,16 +62,17 @@ absl::Status HostOutput::Fetch(size_t chunk) {
   return CudaStatus(cudaEventRecord(buffers_.output.done[half].get(), stream_), "rows");
 }
 
-absl::Status HostOutput::Copy(bool fetched, Deadline deadline) {
-  const size_t chunks = chunk_count();
-  if (!fetched && chunks > 0) HPS_RETURN_IF_ERROR(Fetch(0));
+absl::Status HostOutput::Copy(bool unchanged, Deadline deadline) {
+  const size_t chunks = (begin_.back() + kChunkBytes - 1) / kChunkBytes;
+  if (chunks == 0) return absl::OkStatus();
+  if (!unchanged || !is_fetched_ahead_) HPS_RETURN_IF_ERROR(Fetch(0));
   for (size_t chunk = 0; chunk < chunks; ++chunk) {
     if (chunk + 1 < chunks) HPS_RETURN_IF_ERROR(Fetch(chunk + 1));
     HPS_RETURN_IF_ERROR(
         WaitFor(buffers_.output.done[chunk % 2].get(), deadline, "the copy of rows to the host"));
     Deliver(chunk);
   }
-  if (chunks > 0) DeliverStatuses();
+  DeliverStatuses();
   return absl::OkStatus();
 }
 

@@ -108,16 +108,17 @@ TEST_F(HostOutputTest, CopiesRowsThatAreCutByChunks) {
 
 TEST_F(HostOutputTest, FetchesFewRowsAhead) {
   Begin({{64, 100, 1, true}, {8, 10, 0, false}});
-  const auto ahead = output_->FetchAhead();
-  ASSERT_TRUE(ahead.ok()) << ahead.status();
-  EXPECT_TRUE(*ahead);
+  ASSERT_EQ(output_->FetchAhead(), absl::OkStatus());
+  ASSERT_NE(output_->fetched_ahead(), nullptr);
   ASSERT_EQ(WaitFor(output_->fetched_ahead(), kNoDeadline, "rows"), absl::OkStatus());
   ASSERT_EQ(output_->Copy(true, RealClock().Now()), absl::OkStatus());
   Check();
   Begin({{16384, 300, 0, true}});
-  EXPECT_FALSE(*output_->FetchAhead());
+  ASSERT_EQ(output_->FetchAhead(), absl::OkStatus());
+  EXPECT_EQ(output_->fetched_ahead(), nullptr);
   Begin({{16, 0, 0, true}});
-  EXPECT_FALSE(*output_->FetchAhead());
+  ASSERT_EQ(output_->FetchAhead(), absl::OkStatus());
+  EXPECT_EQ(output_->fetched_ahead(), nullptr);
   EXPECT_EQ(output_->Copy(false, kNoDeadline), absl::OkStatus());
 }
 

@@ -15,12 +15,15 @@ inline bool TakesRow(KeyStatus status) {
   return status == KeyStatus::kHitL2 || status == KeyStatus::kHitL3;
 }
 
+// Whether all answers are the same. REQUIRES: there are some.
+inline bool AreEqual(std::span<const KeyStatus> statuses) {
+  // Each equals its predecessor.
+  return std::memcmp(statuses.data(), statuses.data() + 1, statuses.size() - 1) == 0;
+}
+
 // The status common to all answers; kUnanswered if they differ, or if there are none.
 inline KeyStatus StatusOfAll(std::span<const KeyStatus> statuses) {
-  if (statuses.empty()) return kUnanswered;
-  // Each equals its predecessor.
-  const bool same = std::memcmp(statuses.data(), statuses.data() + 1, statuses.size() - 1) == 0;
-  return same ? statuses[0] : kUnanswered;
+  return !statuses.empty() && AreEqual(statuses) ? statuses[0] : kUnanswered;
 }
 
 }  // namespace hps
