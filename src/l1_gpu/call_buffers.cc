@@ -33,22 +33,22 @@ absl::StatusOr<std::unique_ptr<CallBuffers>> CallBuffers::Create(const CallSizes
   buffers->device_rows_bytes = std::max(RoundUp(sizes.staging_bytes / 2, 16), 4 * kRowBytesMax);
   // Sets the parts. Returns the bytes of both blocks.
   const auto divide = [&](std::byte* device_block, std::byte* pinned_block) {
-    BlockParts device(device_block);
-    BlockParts pinned(pinned_block);
-    device.Take<std::byte>(MissDeviceBytes(sizes.keys_max));
-    pinned.Take<std::byte>(MissPinnedBytes(sizes.keys_max));
+    BlockParts device_parts(device_block);
+    BlockParts pinned_parts(pinned_block);
+    device_parts.Take<std::byte>(MissDeviceBytes(sizes.keys_max));
+    pinned_parts.Take<std::byte>(MissPinnedBytes(sizes.keys_max));
     const auto take = [&]<typename T>(Mirrored<T>& part, size_t count) {
-      part = {.pinned = pinned.Take<T>(count), .device = device.Take<T>(count)};
+      part = {.pinned = pinned_parts.Take<T>(count), .device = device_parts.Take<T>(count)};
     };
     take(buffers->keys, sizes.keys_max);
     take(buffers->statuses, sizes.keys_max);
     take(buffers->counts, kCallCountsBytes / sizeof(uint32_t));
-    buffers->output.pinned = pinned.Take<std::byte>(kCallOutputBytes);
+    buffers->output.pinned = pinned_parts.Take<std::byte>(kCallOutputBytes);
     for (DoubleBufferHalf& half : buffers->halves) {
       take(half.bounce, kHalfBounceBytes);
-      half.device_rows = device.Take<std::byte>(buffers->device_rows_bytes);
+      half.device_rows = device_parts.Take<std::byte>(buffers->device_rows_bytes);
     }
-    return std::pair(device.used_bytes(), pinned.used_bytes());
+    return std::pair(device_parts.used_bytes(), pinned_parts.used_bytes());
   };
   const auto [device_bytes, pinned_bytes] = divide(nullptr, nullptr);
   HPS_ASSIGN_OR_RETURN(buffers->device, MakeDeviceBuffer("a call's buffers", device_bytes));
