@@ -8,35 +8,17 @@
 
 #include <cstdint>
 #include <functional>
-#include <span>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/executor.h"
-#include "hps/span.h"
 #include "hps/types.h"
+#include "l3_pages/merged_rows.h"
 #include "l3_pages/page_format.h"
 #include "l3_pages/page_table.h"
 
 namespace hps {
-
-// The changes of a table in ascending key order, one change per key. Not thread-safe.
-class PageChangeCursor {
- public:
-  struct Changes {
-    std::span<const Key> keys;
-    // [keys]: 1 = the key was deleted; its row and version are ignored.
-    std::span<const uint8_t> deleted;
-    HostRows rows;  // [keys, row bytes of the table]
-    std::span<const Version> versions;
-  };
-  virtual ~PageChangeCursor() = default;
-
-  // The changes that follow; none, also in further calls: there are no more. Valid until the next
-  // call.
-  virtual absl::StatusOr<Changes> Next() = 0;
-};
 
 struct PageMergeOptions {
   std::string path;             // of the new file, which must not exist

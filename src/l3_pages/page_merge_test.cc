@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "l3_pages/page_file_writer.h"
+#include "l3_pages/test_map_changes.h"
 #include "l3_pages/test_page_table.h"
 #include "testing/faults/fault_points.h"
 
@@ -16,42 +17,6 @@ namespace hps {
 namespace {
 
 constexpr size_t kMergeRowBytes = 48;
-
-// What changed of a map's rows. A version of kDeletion stands for a deletion.
-constexpr Version kDeletion = UINT64_MAX;
-using PlannedChanges = std::map<Key, Version>;
-
-// Hands out a map's changes, `step` of them at a time.
-class MapChanges final : public PageChangeCursor {
- public:
-  MapChanges(const PlannedChanges& changes, size_t step)
-      : step_(step), next_(changes.begin()), end_(changes.end()) {}
-
-  absl::StatusOr<Changes> Next() override {
-    keys_.clear();
-    deleted_.clear();
-    versions_.clear();
-    rows_.assign(step_ * kMergeRowBytes, std::byte{0});
-    for (; next_ != end_ && keys_.size() < step_; ++next_) {
-      const auto& [key, version] = *next_;
-      StampedRow::Write(1, key, version, {&rows_[keys_.size() * kMergeRowBytes], kMergeRowBytes});
-      keys_.push_back(key);
-      deleted_.push_back(version == kDeletion ? 1 : 0);
-      versions_.push_back(version);
-    }
-    return Changes{
-        keys_, deleted_, {rows_.data(), keys_.size(), kMergeRowBytes, kMergeRowBytes}, versions_};
-  }
-
- private:
-  const size_t step_;
-  PlannedChanges::const_iterator next_;
-  const PlannedChanges::const_iterator end_;
-  std::vector<Key> keys_;
-  std::vector<uint8_t> deleted_;
-  std::vector<Version> versions_;
-  std::vector<std::byte> rows_;
-};
 
 class PageMergeTest : public testing::Test {
  protected:
@@ -64,7 +29,7 @@ class PageMergeTest : public testing::Test {
   }
   absl::StatusOr<PageFileDescription> Merge(const PageTable& table, const PlannedChanges& changes,
                                             const PageMergeOptions& options) {
-    MapChanges cursor(changes, 1 + random_() % 300);
+    MapChanges cursor(changes, kMergeRowBytes, 1 + random_() % 300);
     Latch never(1);
     return MergePages(table, cursor, options, never);
   }
@@ -158,27 +123,6 @@ TEST_F(PageMergeTest, DeletesAllRows) {
   EXPECT_EQ(directory_.List(), std::vector<std::string>{});
 }
 
-TEST_F(PageMergeTest, RefusesChangesThatDoNotAscend) {
-  class Descending final : public PageChangeCursor {
-   public:
-    absl::StatusOr<Changes> Next() override {
-      return Changes{keys_, deleted_, {nullptr, 2, kMergeRowBytes, kMergeRowBytes}, versions_};
-    }
-
-   private:
-    const std::vector<Key> keys_ = {7, 3};
-    const std::vector<uint8_t> deleted_ = {1, 1};
-    const std::vector<Version> versions_ = {0, 0};
-  };
-  TestPageTable source(kMergeRowBytes);
-  source.Write({{1, 0}});
-  Descending changes;
-  Latch never(1);
-  const auto merged = MergePages(**source.Open(*reader_), changes, Options(), never);
-  EXPECT_TRUE(absl::IsInvalidArgument(merged.status())) << merged.status();
-  EXPECT_EQ(directory_.List(), std::vector<std::string>{});
-}
-
 // Rows of a damaged page would be missing in the new file, and then be absent instead of lost.
 TEST_F(PageMergeTest, RefusesADamagedTable) {
   TestPageTable source(kMergeRowBytes);
@@ -263,7 +207,7 @@ TEST_F(PageMergeTest, EndsWhenItIsCancelled) {
   absl::Status ended;
   std::thread merge([&] {
     const PlannedChanges none;
-    MapChanges changes(none, 1);
+    MapChanges changes(none, kMergeRowBytes, 1);
     ended = MergePages(*table, changes, slow, cancel).status();
   });
   cancel.CountDown();

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "l3_pages/page_merge.h"
+#include "l3_pages/merged_rows.h"
 #include "l3_rocksdb/database.h"
 #include "tier/durable_tier.h"
 

@@ -21,7 +21,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "l3_pages/page_merge.h"
+#include "l3_pages/merged_rows.h"
+#include "l3_pages/page_format.h"
 #include "l3_rocksdb/database.h"
 
 namespace hps {
