@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/macros.h"
+#include "types/row_convert.h"
 
 namespace hps {
 namespace {
@@ -40,17 +41,6 @@ ElementCounts Narrow(std::span<const std::byte> in, std::span<std::byte> out) {
   return counts;
 }
 
-template <float (*kConvert)(uint16_t)>
-ElementCounts Widen(std::span<const std::byte> in, std::span<std::byte> out) {
-  ElementCounts counts;
-  for (size_t i = 0; i < in.size() / sizeof(uint16_t); ++i) {
-    const float value = kConvert(LoadLittleEndian<uint16_t>(in.data() + i * sizeof(uint16_t)));
-    counts.non_finite += std::isfinite(value) ? 0 : 1;
-    StoreLittleEndian(out.data() + i * sizeof(value), value);
-  }
-  return counts;
-}
-
 }  // namespace
 
 uint16_t FloatToHalf(float value) {
@@ -73,27 +63,11 @@ uint16_t FloatToHalf(float value) {
   return static_cast<uint16_t>(sign | ((magnitude - kExponentShift) >> 13));
 }
 
-float HalfToFloat(uint16_t half) {
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
-  const uint32_t exponent = (half >> 10) & 0x1f;
-  const uint32_t mantissa = half & 0x3ff;
-  if (exponent == 0x1f) return std::bit_cast<float>(sign | kFloatInfinity | (mantissa << 13));
-  if (exponent == 0) {
-    const float magnitude = std::ldexp(static_cast<float>(mantissa), -24);
-    return sign != 0 ? -magnitude : magnitude;
-  }
-  return std::bit_cast<float>(sign | ((exponent + 127 - 15) << 23) | (mantissa << 13));
-}
-
 uint16_t FloatToBfloat16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7fffffff) > kFloatInfinity)  // NaN: rounding could turn it into infinity
     return static_cast<uint16_t>((bits >> 16) | 0x40);
   return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-
-float Bfloat16ToFloat(uint16_t bfloat) {
-  return std::bit_cast<float>(static_cast<uint32_t>(bfloat) << 16);
 }
 
 ElementCounts CountElements(Dtype dtype, std::span<const std::byte> elements) {
@@ -114,11 +88,14 @@ ElementCounts ConvertElements(Dtype from, std::span<const std::byte> in, Dtype t
   HPS_CHECK(out.size() / ElementBytes(to) >= in.size() / ElementBytes(from));
   if (from == to) {
     if (!in.empty()) std::memcpy(out.data(), in.data(), in.size());
-    return CountElements(from, in);
+  } else if (to == Dtype::kFloat16) {
+    return Narrow<FloatToHalf, kHalfInfinity>(in, out);
+  } else if (to == Dtype::kBfloat16) {
+    return Narrow<FloatToBfloat16, kBfloatInfinity>(in, out);
+  } else {
+    ConvertToFloat32(from, in.data(), in.size() / ElementBytes(from), out.data());
   }
-  if (to == Dtype::kFloat16) return Narrow<FloatToHalf, kHalfInfinity>(in, out);
-  if (to == Dtype::kBfloat16) return Narrow<FloatToBfloat16, kBfloatInfinity>(in, out);
-  return from == Dtype::kFloat16 ? Widen<HalfToFloat>(in, out) : Widen<Bfloat16ToFloat>(in, out);
+  return CountElements(from, in);
 }
 
 }  // namespace hps

@@ -1,7 +1,7 @@
 // Converts row elements between types, and counts elements that are not finite.
 //
 // Conversion from float32 to float16 or bfloat16 rounds to nearest, ties to even. The reverse
-// conversion is exact.
+// conversion is exact (types/row_convert.h).
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,7 @@
 namespace hps {
 
 uint16_t FloatToHalf(float value);
-float HalfToFloat(uint16_t half);
 uint16_t FloatToBfloat16(float value);
-float Bfloat16ToFloat(uint16_t bfloat);
 
 struct ElementCounts {
   uint64_t non_finite = 0;  // NaN or infinite in the input

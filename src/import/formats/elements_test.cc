@@ -10,11 +10,17 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "types/row_convert.h"
 
 namespace hps {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+float HalfToFloat(uint16_t half) { return std::bit_cast<float>(Float16ToFloat32Bits(half)); }
+float Bfloat16ToFloat(uint16_t bfloat) {
+  return std::bit_cast<float>(Bfloat16ToFloat32Bits(bfloat));
+}
 
 TEST(ElementsTest, EveryHalfAndBfloatConvertsToFloatAndBack) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
