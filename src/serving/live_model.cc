@@ -1,7 +1,7 @@
 #include "serving/live_model.h"
 
 #include <algorithm>
-#include <unordered_set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
@@ -9,20 +9,6 @@
 
 namespace hps {
 namespace {
-
-absl::Status CheckTables(const std::string& model,
-                         std::span<const std::shared_ptr<LiveTable>> tables) {
-  std::unordered_set<std::string> names;
-  for (const std::shared_ptr<LiveTable>& table : tables) {
-    if (table == nullptr)
-      return absl::InvalidArgumentError(absl::StrCat("model '", model, "': a null table"));
-    if (!names.insert(table->spec().name).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("model '", model, "': table '", table->spec().name, "' is given twice"));
-    }
-  }
-  return absl::OkStatus();
-}
 
 void AddLevel(const LevelStatistics& part, LevelStatistics* sum) {
   sum->entries += part.entries;
@@ -74,11 +60,11 @@ LiveModel::~LiveModel() {
 
 absl::Status LiveModel::Publish(std::vector<std::shared_ptr<LiveTable>> tables, uint64_t version,
                                 std::shared_ptr<const ModelNetwork> network) {
-  HPS_RETURN_IF_ERROR(CheckTables(name_, tables));
   {
     MutexLock lock(mutex_);
     size_t new_names = 0;
     for (const std::shared_ptr<LiveTable>& table : tables) {
+      HPS_CHECK(table != nullptr);
       if (std::find(slot_names_.begin(), slot_names_.end(), table->spec().name) ==
           slot_names_.end()) {
         ++new_names;
@@ -107,8 +93,11 @@ void LiveModel::Replace(std::vector<std::shared_ptr<LiveTable>> tables, uint64_t
                         bool unloaded, std::shared_ptr<const ModelNetwork> network) {
   for (const std::shared_ptr<LiveTable>& table : tables) SlotForName(table->spec().name);
   std::vector<LiveTable*> by_slot(slot_names_.size());
-  for (const std::shared_ptr<LiveTable>& table : tables)
-    by_slot[SlotForName(table->spec().name)] = table.get();
+  for (const std::shared_ptr<LiveTable>& table : tables) {
+    LiveTable*& of_slot = by_slot[SlotForName(table->spec().name)];
+    HPS_CHECK(of_slot == nullptr);  // no two tables have one name
+    of_slot = table.get();
+  }
   auto next = std::make_unique<const ModelSnapshot>(
       ModelSnapshot::Parts{.tables = std::move(tables),
                            .by_slot = std::move(by_slot),

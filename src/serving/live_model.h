@@ -49,9 +49,9 @@ class LiveModel final : private EpochDomain::Waiter {
   // Switches the model to `tables`, in declared order (empty is legal: a model whose tables have
   // been dropped). If a table's incarnation has not changed, the caller passes the LiveTable that
   // CurrentTable returns. Tables that are not among `tables` any more are retired. `version` 0
-  // keeps the model's version. Errors: INVALID_ARGUMENT (a null table, a name twice),
-  // RESOURCE_EXHAUSTED (more than kTablesPerStoreMax names over the life of this object); nothing
-  // has changed then. `network` belongs to the snapshot; null: the model has none.
+  // keeps the model's version. `network` belongs to the snapshot; null: the model has none.
+  // REQUIRES: no table is null, and no two have one name. Errors: RESOURCE_EXHAUSTED (more than
+  // kTablesPerStoreMax names over the life of this object); nothing has changed then.
   absl::Status Publish(std::vector<std::shared_ptr<LiveTable>> tables, uint64_t version = 0,
                        std::shared_ptr<const ModelNetwork> network = nullptr);
 
