@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/macros.h"
 
 namespace hps {
@@ -43,8 +44,12 @@ absl::StatusOr<size_t> MergedRows::Read() {
     HPS_ASSIGN_OR_RETURN(const PageChangeCursor::Changes changes, change_cursor_.Next());
     HPS_CHECK(changes.deleted.size() == changes.keys.size() &&
               changes.versions.size() == changes.keys.size());
-    // An older deletion that followed a newer key would not be seen, and the row would come back.
-    HPS_CHECK(std::ranges::adjacent_find(changes.keys, std::greater_equal()) == changes.keys.end());
+    // A deletion behind a newer key would come too late for its row.
+    const auto late = std::ranges::adjacent_find(changes.keys, std::greater_equal());
+    if (late != changes.keys.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("change ", late[1], " follows change ", late[0], "; changes must ascend"));
+    }
     changes_ = {changes.keys, changes.rows, changes.versions};
     deleted_ = changes.deleted;
     count += changes.keys.size();

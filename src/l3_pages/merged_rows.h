@@ -53,8 +53,8 @@ class MergedRows {
   MergedRows(const MergedRows&) = delete;
   MergedRows& operator=(const MergedRows&) = delete;
 
-  // At most `row_count_max` rows that follow, valid until the next call. Errors: those of both
-  // sources; do not call again then.
+  // At most `row_count_max` rows that follow, valid until the next call. Errors: INVALID_ARGUMENT
+  // (changes that do not ascend), those of both sources; do not call again then.
   absl::StatusOr<Step> Next(size_t row_count_max);
 
  private:

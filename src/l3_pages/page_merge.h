@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "base/executor.h"
 #include "hps/types.h"
+#include "l3_pages/merged_rows.h"
 #include "l3_pages/page_format.h"
 #include "l3_pages/page_table.h"
 #include "l3_pages/merged_rows.h"
