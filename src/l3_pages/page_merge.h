@@ -17,7 +17,6 @@
 #include "l3_pages/merged_rows.h"
 #include "l3_pages/page_format.h"
 #include "l3_pages/page_table.h"
-#include "l3_pages/merged_rows.h"
 
 namespace hps {
 
@@ -35,8 +34,9 @@ struct PageMergeOptions {
 //
 // Errors: DATA_LOSS (a page or a file of the table is damaged: its rows would be missing in the new
 // file, so nothing is merged; import the table again), CANCELLED, RESOURCE_EXHAUSTED (disk full,
-// memory), UNAVAILABLE (the disk fails), ALREADY_EXISTS, NOT_FOUND (no such directory), those of
-// `changes` and of `check`. No file is left then.
+// memory), UNAVAILABLE (the disk fails), ALREADY_EXISTS, NOT_FOUND (no such directory),
+// INVALID_ARGUMENT (changes that do not ascend), those of `changes` and of `check`. No file is left
+// then.
 absl::StatusOr<PageFileDescription> MergePages(const PageTable& table, PageChangeCursor& changes,
                                                const PageMergeOptions& options, Latch& cancel);
 
