@@ -1,13 +1,10 @@
 #include "query/cache_lookup.h"
 
 #include <algorithm>
-#include <chrono>
-#include <optional>
 #include <utility>
 
 #include "base/limits.h"
 #include "base/macros.h"
-#include "base/spin.h"
 
 namespace hps {
 namespace {
@@ -19,10 +16,6 @@ constexpr size_t kGapBytesMax = size_t{128} << 10;
 // Answers that are collected before they are sent.
 constexpr size_t kPiecesMax = 256;
 
-// A device's reads of level 2 end after this time at the latest, even if the device has not
-// answered: it hangs, or has other work to do first. Some ten times what a lookup takes.
-constexpr Duration kDirectReadsMax = std::chrono::milliseconds(2);
-
 size_t TotalKeys(std::span<const QueryLookup> queries) {
   size_t total = 0;
   for (const QueryLookup& query : queries) total += query.key_count;
@@ -31,96 +24,28 @@ size_t TotalKeys(std::span<const QueryLookup> queries) {
 
 }  // namespace
 
-CacheLookup::CacheLookup(DeviceCache& cache, size_t cache_index, size_t keys_max)
-    : cache_(cache), cache_index_(cache_index), statuses_(new KeyStatus[keys_max]) {
+CacheLookup::CacheLookup(DeviceCache& cache, size_t keys_max)
+    : cache_(cache), statuses_(new KeyStatus[keys_max]) {
   requests_.reserve(kTablesPerCallMax);
   pieces_.reserve(kPiecesMax);
-  direct_reads_.reserve(kTablesPerCallMax);
 }
 
 absl::Status CacheLookup::Begin(std::span<QueryLookup> queries, MemorySpace space, Stream stream,
-                                CallUse use, bool may_read_level2) {
+                                CallUse use, MissRoute* route) {
   use_ = use;
-  ready_on_return_ = space == MemorySpace::kHost || stream.handle == nullptr;
+  awaits_rows_ = space == MemorySpace::kHost || stream.handle == nullptr;
   sent_ = absl::OkStatus();
-  probes_again_ = false;
   const size_t key_count = TotalKeys(queries);
   HPS_ASSIGN_OR_RETURN(call_, use == CallUse::kLookup ? cache_.AcquireCall(key_count)
                                                       : cache_.AcquireCallAhead(key_count));
   MakeRequests(queries, space);
-  NumberMisses(queries);
-  if (may_read_level2) BeginDirectReads(queries);
+  if (route != nullptr && route->LetsDeviceRead(key_count)) direct_reads_.Begin(queries, requests_);
   HPS_RETURN_IF_ERROR(call_->Begin(requests_, stream));
   is_probing_ = true;
   return absl::OkStatus();
 }
 
-// Rows that must be converted, or whose key two queries may ask for, are left to the host.
-void CacheLookup::BeginDirectReads(std::span<QueryLookup> queries) {
-  for (size_t i = 0; i < queries.size(); ++i) {
-    const TableLookup& table = *queries[i].table;
-    DirectReadable* const l2 = table.table->l2_direct();
-    if (l2 == nullptr || table.top != TableLookup::Top::kL1 || !table.asks_l2[0] ||
-        !table.has_one_query() || table.hit_rate_threshold < 1.0 || queries[i].out.converts())
-      continue;
-    const std::optional<size_t> reads = l2->BeginDirectReads();
-    if (!reads.has_value()) continue;
-    direct_reads_.push_back({l2, *reads});
-    requests_[i].direct = &l2->direct_rows();
-    queries[i].direct = true;
-  }
-}
-
-void CacheLookup::EndDirectReads() {
-  for (const DirectReads& of : direct_reads_) of.table->EndDirectReads(of.reads);
-  direct_reads_.clear();
-}
-
-// Returns whether the probe has ended in time. If not, the device may read rows that are being
-// overwritten from now on.
-bool CacheLookup::EndDirectReadsWithProbe() {
-  if (direct_reads_.empty()) return false;
-  SpinLimit limit(kDirectReadsMax);
-  bool probed = call_->Peek(0).probed;
-  while (!probed && limit.Spin()) probed = call_->Peek(0).probed;
-  EndDirectReads();
-  return probed;
-}
-
-// Rows that were read while a change was under way may be newer than what level 1 has taken in
-// meanwhile: then the host answers, and has level 1 probed again.
-void CacheLookup::TakeDirectAnswers(std::span<QueryLookup> queries, const DeviceMisses& misses,
-                                    bool in_time) {
-  direct_outcome_ = DirectOutcome();
-  for (size_t i = 0; i < queries.size(); ++i) {
-    if (!queries[i].direct) continue;
-    const TableLookup& table = *queries[i].table;
-    const bool changed = table.table->epochs().begun() > table.epoch;
-    const bool answered = i < misses.direct.size() && misses.direct[i] != 0;
-    queries[i].direct = in_time && !changed && answered;
-    direct_outcome_.asked += misses.keys[i].size();
-    if (queries[i].direct) direct_outcome_.answered += misses.keys[i].size();
-  }
-}
-
 // Numbers the misses as if all keys missed, because it is not known yet which of them do.
-void CacheLookup::NumberMisses(std::span<QueryLookup> queries) {
-  size_t number = 0;
-  for (QueryLookup& query : queries) {
-    query.first_miss = number;
-    query.fetched_ahead = 0;
-    number += query.key_count;
-  }
-}
-
-HostRows CacheLookup::StageAhead(size_t query, size_t row_count) {
-  return call_->Staging(query, row_count);
-}
-
-void CacheLookup::CopyAhead(const HostRows& rows) {
-  if (rows.row_count > 0 && sent_.ok()) sent_ = call_->CopyAhead(rows);
-}
-
 void CacheLookup::MakeRequests(std::span<QueryLookup> queries, MemorySpace space) {
   size_t native_bytes = 0;
   for (const QueryLookup& query : queries) {
@@ -128,11 +53,15 @@ void CacheLookup::MakeRequests(std::span<QueryLookup> queries, MemorySpace space
       native_bytes += query.key_count * query.table->table->row_bytes();
   }
   requests_.clear();
-  std::byte* native = native_rows_.Get(native_bytes);
-  for (const QueryLookup& query : queries) {
+  native_rows_.Begin(native_bytes);
+  size_t number = 0;
+  for (QueryLookup& query : queries) {
+    query.first_miss = std::exchange(number, number + query.key_count);
+    query.fetched_ahead = 0;
+    query.staged_status = {statuses_.get() + query.first_miss, 0};
     const LiveTable& table = *query.table->table;
     const bool has_l1 = query.table->top == TableLookup::Top::kL1;
-    DeviceCacheQuery request = {.table = has_l1 ? table.l1(cache_index_) : nullptr,
+    DeviceCacheQuery request = {.table = has_l1 ? table.l1(query.table->cache) : nullptr,
                                 .space = space,
                                 .keys = query.keys,
                                 .key_count = query.key_count,
@@ -144,39 +73,43 @@ void CacheLookup::MakeRequests(std::span<QueryLookup> queries, MemorySpace space
     if (query.out.converts() && space == MemorySpace::kDevice) {
       request.convert_from = table.spec().dtype;
     } else if (query.out.converts()) {
-      request.rows = native;
+      request.rows = native_rows_.Take(query.key_count * table.row_bytes());
       request.row_stride_bytes = table.row_bytes();
-      native += query.key_count * table.row_bytes();
     }
     requests_.push_back(request);
   }
 }
 
-absl::Status CacheLookup::TakeMisses(std::span<QueryLookup> queries, std::span<TableLookup> tables,
-                                     MissArena& arena, Deadline deadline) {
-  const bool direct_in_time = EndDirectReadsWithProbe();
+absl::StatusOr<ProbeFigures> CacheLookup::TakeMisses(std::span<QueryLookup> queries,
+                                                     std::span<TableLookup> tables,
+                                                     MissArena& arena, Deadline deadline) {
+  direct_reads_.EndWithProbe(*call_);
   is_probing_ = false;  // also after an error, where it would be waited for in vain
   HPS_ASSIGN_OR_RETURN(const DeviceMisses misses, call_->Misses(deadline));
-  TakeDirectAnswers(queries, misses, direct_in_time);
+  ProbeFigures found{.keys = TotalKeys(queries)};
+  direct_reads_.TakeAnswers(queries, misses, &found);
   Stage(queries, misses);
-  for (TableLookup& table : tables) ListMisses(table, queries, misses, arena);
-  return absl::OkStatus();
+  for (TableLookup& table : tables) {
+    ListMisses(table, misses, arena);
+    found.misses += table.misses.size();
+  }
+  return found;
 }
 
 // Gives every query a place for the answers to its misses.
 void CacheLookup::Stage(std::span<QueryLookup> queries, const DeviceMisses& misses) {
-  own_bytes_max_ = own_used_bytes_ = 0;
+  size_t own_bytes_max = 0;  // as if the device lent none to any query
   for (size_t i = 0; i < queries.size(); ++i)
-    own_bytes_max_ += misses.keys[i].size() * queries[i].table->table->row_bytes();
+    own_bytes_max += misses.keys[i].size() * queries[i].table->table->row_bytes();
+  own_rows_.Begin(own_bytes_max);
   for (size_t i = 0; i < queries.size(); ++i) {
     QueryLookup& query = queries[i];
     const size_t count = misses.keys[i].size();
     query.staged = true;
-    query.staged_status = {statuses_of(query), count};
+    query.staged_status = {query.staged_status.data(), count};
     query.staged_rows = HostRows();
     if (query.fetched_ahead == count || query.direct) continue;
-    std::fill(query.staged_status.begin() + static_cast<std::ptrdiff_t>(query.fetched_ahead),
-              query.staged_status.end(), kUnanswered);
+    std::ranges::fill(query.staged_status.subspan(query.fetched_ahead), kUnanswered);
     StageRows(i, query);
   }
 }
@@ -186,49 +119,44 @@ void CacheLookup::StageRows(size_t number, QueryLookup& query) {
   const size_t row_bytes = query.table->table->row_bytes();
   query.staged_rows = call_->Staging(number, count);
   if (query.staged_rows.row_count == count) return;
-  // Gets the room of all queries each time, so that it does not move while the call needs it.
-  query.staged_rows = {.data = own_rows_.Get(own_bytes_max_) + own_used_bytes_,
+  query.staged_rows = {.data = own_rows_.Take(count * row_bytes),
                        .row_count = count,
                        .row_bytes = row_bytes,
                        .stride_bytes = row_bytes};
-  own_used_bytes_ += count * row_bytes;
 }
 
 // The misses of one query are unique. If several queries name the table, the same key may be a miss
 // of each, so their misses are de-duplicated.
-void CacheLookup::ListMisses(TableLookup& table, std::span<QueryLookup> queries,
-                             const DeviceMisses& misses, MissArena& arena) {
+void CacheLookup::ListMisses(TableLookup& table, const DeviceMisses& misses, MissArena& arena) {
   if (table.has_one_query()) {
-    const size_t number = static_cast<size_t>(table.first_query - queries.data());
+    const size_t number = table.NumberOf(*table.first_query);
     table.misses = arena.ListOf(misses.keys[number]);
     table.missed_positions = misses.positions[number];
     if (table.first_query->direct) table.misses.ClearPending();
     return;
   }
   for (QueryLookup* query = table.first_query; query != nullptr; query = query->next_of_table) {
-    const size_t number = static_cast<size_t>(query - queries.data());
+    const uint32_t number = table.NumberOf(*query);
     const std::span<const Key> keys = misses.keys[number];
-    for (size_t i = 0; i < keys.size(); ++i)
-      arena.Add(keys[i], static_cast<uint32_t>(number), static_cast<uint32_t>(i));
+    for (size_t i = 0; i < keys.size(); ++i) arena.Add(keys[i], number, static_cast<uint32_t>(i));
     table.missed_positions += misses.positions[number];
   }
   table.misses = arena.MakeList();
 }
 
 void CacheLookup::WaitForProbe(Deadline deadline) {
-  EndDirectReads();
+  direct_reads_.End();
   if (std::exchange(is_probing_, false)) call_->Misses(deadline).IgnoreError();
 }
 
 void CacheLookup::Send(std::span<const DeviceRowPiece> pieces, Deadline deadline) {
-  if (pieces.empty()) return;
-  if (sent_.ok()) sent_ = call_->Misses(deadline).status();
+  if (!pieces.empty() && sent_.ok()) sent_ = call_->Misses(deadline).status();
   Send(pieces);
 }
 
 void CacheLookup::Send(std::span<const DeviceRowPiece> pieces) {
   if (pieces.empty() || !sent_.ok()) return;
-  probes_again_ |=
+  awaits_rows_ |=
       std::ranges::any_of(pieces, [](const DeviceRowPiece& piece) { return piece.reprobe; });
   sent_ = call_->Finish(pieces);
 }
@@ -240,17 +168,11 @@ void CacheLookup::SendAnswered(std::span<QueryLookup> queries, Deadline deadline
   SendPieces();
   for (QueryLookup& query : queries) {
     if (query.answered_begin >= query.answered_end) continue;
-    std::fill(query.staged_status.begin() + static_cast<std::ptrdiff_t>(query.answered_begin),
-              query.staged_status.begin() + static_cast<std::ptrdiff_t>(query.answered_end),
-              kUnanswered);
+    const size_t count = query.answered_end - query.answered_begin;
+    std::ranges::fill(query.staged_status.subspan(query.answered_begin, count), kUnanswered);
     query.answered_begin = SIZE_MAX;
     query.answered_end = 0;
   }
-}
-
-void CacheLookup::AddPiece(const DeviceRowPiece& piece) {
-  if (pieces_.size() == kPiecesMax) SendPieces();
-  pieces_.push_back(piece);
 }
 
 void CacheLookup::SendPieces() {
@@ -268,14 +190,15 @@ void CacheLookup::AddPieces(size_t number, QueryLookup& query) {
   size_t end = 0;  // of the piece that is being made; 0 = none
   bool has_rows = false;
   const auto add = [&] {
+    if (pieces_.size() == kPiecesMax) SendPieces();
     HostRows rows = query.staged_rows;
     rows.data = query.staged_rows.row(first);
     rows.row_count = has_rows ? end - first : 0;
-    AddPiece({.query = number,
-              .first = first,
-              .statuses = query.staged_status.subspan(first, end - first),
-              .rows = rows,
-              .reprobe = changed});
+    pieces_.push_back({.query = number,
+                       .first = first,
+                       .statuses = query.staged_status.subspan(first, end - first),
+                       .rows = rows,
+                       .reprobe = changed});
   };
   for (size_t i = query.answered_begin; i < query.answered_end; ++i) {
     const KeyStatus status = query.staged_status[i];
@@ -302,19 +225,15 @@ absl::Status CacheLookup::Finish(std::span<QueryLookup> queries, Deadline deadli
   };
   if (std::ranges::any_of(requests_, widens)) HPS_RETURN_IF_ERROR(call->ConvertToFloat32());
   // Costs nothing if all keys have hit and the device has written the rows itself.
-  if (ready_on_return_ || probes_again_ || waits) HPS_RETURN_IF_ERROR(call->Wait(deadline));
-  for (size_t i = 0; i < queries.size(); ++i) queries[i].counts = call->counts(i);
-  ProlongBypasses(queries);
+  if (awaits_rows_ || waits) HPS_RETURN_IF_ERROR(call->Wait(deadline));
+  for (size_t i = 0; i < queries.size(); ++i) {
+    queries[i].counts = call->counts(i);
+    // A bypassed table stays bypassed until the changes that may have been shown are done.
+    const TableLookup& table = *queries[i].table;
+    if (requests_[i].table == nullptr) table.table->l1_health(table.cache).Quarantine();
+  }
   ConvertRows(queries);
   return absl::OkStatus();
-}
-
-// A bypassed table stays bypassed until the changes that may have been shown are done.
-void CacheLookup::ProlongBypasses(std::span<QueryLookup> queries) {
-  for (size_t i = 0; i < queries.size(); ++i) {
-    if (requests_[i].table == nullptr)
-      queries[i].table->table->l1_health(cache_index_).Quarantine();
-  }
 }
 
 void CacheLookup::ConvertRows(std::span<QueryLookup> queries) {

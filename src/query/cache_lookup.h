@@ -12,57 +12,37 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "query/call_room.h"
+#include "query/direct_reads.h"
+#include "query/miss_route.h"
 #include "query/table_lookup.h"
 #include "tier/device_cache.h"
 
 namespace hps {
 
-// Memory for one call, kept for the next call. Its content is undefined at the begin of a call.
-class CallRoom {
- public:
-  // Returns at least `byte_count` bytes. Memory that was returned before is freed if it was
-  // smaller.
-  std::byte* Get(size_t byte_count) {
-    if (byte_count > byte_count_) {
-      byte_count_ = 0;
-      bytes_.reset();  // before there is another one
-      bytes_.reset(new std::byte[byte_count]);
-      byte_count_ = byte_count;
-    }
-    return bytes_.get();
-  }
-
- private:
-  std::unique_ptr<std::byte[]> bytes_;
-  size_t byte_count_ = 0;
-};
-
 class CacheLookup {
  public:
   // For calls of at most `keys_max` keys.
-  CacheLookup(DeviceCache& cache, size_t cache_index, size_t keys_max);
+  CacheLookup(DeviceCache& cache, size_t keys_max);
 
   // What the device lends for a piece of a lookup: its call, or the one for a piece that is begun
   // before the last one has given its call back.
   enum class CallUse { kLookup, kPieceAhead };
 
-  // Begins the probe of all queries; the device writes the hits to the caller's rows. With
-  // `may_read_level2`, the device also answers misses from a level 2 that it can read, for tables
-  // whose hit-rate threshold makes the call wait for all rows. TakeMisses must then follow without
-  // a wait for something else, because level 2 keeps the slots of old rows until then.
+  // Begins the probe of all queries; the device writes the hits to the caller's rows. If `route`
+  // lets it, the device also answers misses from a level 2 that it can read. TakeMisses must then
+  // follow without a wait for something else, because level 2 keeps the slots of old rows until
+  // then. Null: the device reads nothing but level 1.
   // Errors: those of DeviceCache::AcquireCall, or AcquireCallAhead, and DeviceCall::Begin.
   absl::Status Begin(std::span<QueryLookup> queries, MemorySpace space, Stream stream,
-                     CallUse use = CallUse::kLookup, bool may_read_level2 = false);
+                     CallUse use = CallUse::kLookup, MissRoute* route = nullptr);
+
+  // Whether a probe has begun whose misses have not been taken.
+  bool is_probing() const { return is_probing_; }
 
   // From Begin to TakeMisses: whether the device reads level 2 for some query.
-  bool reads_level2() const { return !direct_reads_.empty(); }
-
-  // Of the last TakeMisses: the misses that the device was to answer, and has answered.
-  struct DirectOutcome {
-    size_t asked = 0;
-    size_t answered = 0;
-  };
-  const DirectOutcome& direct_outcome() const { return direct_outcome_; }
+  bool reads_level2() const { return direct_reads_.are_under_way(); }
 
   // Of the last Begin.
   CallUse use() const { return use_; }
@@ -72,19 +52,19 @@ class CacheLookup {
 
   // Memory for the rows of further misses of a query, from which the device takes them; without
   // rows when there is too little left.
-  HostRows StageAhead(size_t query, size_t row_count);
+  HostRows StageAhead(size_t query, size_t row_count) { return call_->Staging(query, row_count); }
 
   // Has rows of StageAhead copied to the device.
-  void CopyAhead(const HostRows& rows);
-
-  // The statuses of a query's misses, by their index.
-  KeyStatus* statuses_of(const QueryLookup& query) { return statuses_.get() + query.first_miss; }
+  void CopyAhead(const HostRows& rows) {
+    if (rows.row_count > 0 && sent_.ok()) sent_ = call_->CopyAhead(rows);
+  }
 
   // Waits for the probe, stages the queries and makes the tables' miss lists. Of a query that the
   // device has answered from level 2 (QueryLookup::direct), the list has all misses and none
   // pending. Errors: those of DeviceCall::Misses.
-  absl::Status TakeMisses(std::span<QueryLookup> queries, std::span<TableLookup> tables,
-                          MissArena& arena, Deadline deadline);
+  absl::StatusOr<ProbeFigures> TakeMisses(std::span<QueryLookup> queries,
+                                          std::span<TableLookup> tables, MissArena& arena,
+                                          Deadline deadline);
 
   // Gives a query a place for the rows of its misses. For one that has none.
   void StageRows(size_t number, QueryLookup& query);
@@ -113,49 +93,32 @@ class CacheLookup {
   // Ends the call after an error: nothing is written to the caller's host memory any more.
   void Abandon() {
     is_probing_ = false;
-    EndDirectReads();
+    direct_reads_.End();
     call_.reset();
   }
 
  private:
-  struct DirectReads {
-    DirectReadable* table = nullptr;
-    size_t reads = 0;
-  };
-
-  void BeginDirectReads(std::span<QueryLookup> queries);
-  void EndDirectReads();
-  bool EndDirectReadsWithProbe();
-  void TakeDirectAnswers(std::span<QueryLookup> queries, const DeviceMisses& misses, bool in_time);
   void MakeRequests(std::span<QueryLookup> queries, MemorySpace space);
-  void NumberMisses(std::span<QueryLookup> queries);
   void Send(std::span<const DeviceRowPiece> pieces);
   void Stage(std::span<QueryLookup> queries, const DeviceMisses& misses);
-  static void ListMisses(TableLookup& table, std::span<QueryLookup> queries,
-                         const DeviceMisses& misses, MissArena& arena);
+  static void ListMisses(TableLookup& table, const DeviceMisses& misses, MissArena& arena);
   void AddPieces(size_t number, QueryLookup& query);
-  void AddPiece(const DeviceRowPiece& piece);
   void SendPieces();
-  void ProlongBypasses(std::span<QueryLookup> queries);
   void ConvertRows(std::span<QueryLookup> queries);
 
   DeviceCache& cache_;
-  const size_t cache_index_;
   DeviceCallLease call_;  // null but between Begin and Finish
   CallUse use_ = CallUse::kLookup;
-  bool is_probing_ = false;      // from Begin to TakeMisses
-  bool ready_on_return_ = true;  // else the caller's stream says when the rows are there
-  absl::Status sent_;            // the first error of the call's sending
-  bool probes_again_ = false;
+  bool is_probing_ = false;  // from Begin to TakeMisses
+  // Whether Finish waits for the rows. Otherwise the caller's stream says when they are there.
+  bool awaits_rows_ = true;
+  absl::Status sent_;  // the first error of the call's sending
   std::vector<DeviceCacheQuery> requests_;
   std::vector<DeviceRowPiece> pieces_;
-  std::vector<DirectReads> direct_reads_;
-  DirectOutcome direct_outcome_;
+  DirectReads direct_reads_;
   const std::unique_ptr<KeyStatus[]> statuses_;  // [keys_max]
   CallRoom native_rows_;                         // hits that wait for conversion
   CallRoom own_rows_;                            // of misses, where the device lends no staging
-  size_t own_bytes_max_ = 0;                     // as if it lent none to any query of the call
-  size_t own_used_bytes_ = 0;
 };
 
 }  // namespace hps

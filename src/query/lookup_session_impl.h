@@ -1,23 +1,18 @@
 // The lookup session: query -> L1 -> de-duplication -> L2 -> L3 -> reply -> promotion.
 //
-// include/hps/lookup_session.h has the contract. The .cc file shows the read path, one step per
-// line; the steps are in
-//   call_pieces.h    cutting a large call,
-//   piece_lookup.h   what a piece asks; the next one may be under way already,
-//   cache_lookup.h   calls through a device cache,
-//   direct_choice.h  whether the device reads level 2 by itself,
-//   direct_fetch.h   an L2 that writes into the caller's rows itself,
-//   staged_fetch.h   an L2 that writes into the memory from which the device takes the rows,
-//   level_fetch.h    asking a level in jobs, until the deadline,
-//   miss_list.h      de-duplication.
+// include/hps/lookup_session.h has the contract. A call is validated, pins a snapshot, and is
+// answered piece by piece:
+//   call_pieces.h     cutting a large call,
+//   piece_lookup.h    what a piece asks; the next one may be under way already,
+//   call_deadlines.h  how long each level may be waited for,
+//   cache_path.h      the steps of a piece through a device cache,
+//   host_levels.h     the steps of a piece that asks the levels on the host.
 //
 // For one thread at a time. Allocates when it is made, and when a call through a device cache is
 // larger than any before.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -26,39 +21,26 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/epoch.h"
-#include "base/fork_join_team.h"
 #include "hps/lookup_session.h"
-#include "query/cache_lookup.h"
-#include "query/direct_choice.h"
-#include "query/fetch/direct_fetch.h"
-#include "query/fetch/fetch_service.h"
-#include "query/fetch/level_fetch.h"
-#include "query/fetch/staged_fetch.h"
+#include "query/cache_path.h"
+#include "query/call_deadlines.h"
+#include "query/host_levels.h"
 #include "query/piece_lookup.h"
 #include "query/request_check.h"
+#include "query/session_shared.h"
 #include "query/table_lookup.h"
 #include "serving/device_health.h"
 #include "serving/live_model.h"
-#include "serving/sharded_counter.h"
 
 namespace hps {
 
-// What all sessions of a factory share.
-struct SessionShared {
-  FetchService& fetch;
-  ForkJoinPool& teams;
-  Duration timeout{};  // where a request names none
-  ShardedCounter& lookups;
-  std::atomic<uint64_t>& deadlines_exceeded;
-  StagedFetchTuning tuning;
-};
-
 class LookupSessionImpl final : public LookupSession {
  public:
+  // What a session is made of, and keeps as it is.
   struct Parts {
     LiveModel& model;
     SnapshotPin pin;  // empty: the tables of the moment
-    SessionShared shared;
+    SessionShared& shared;
     SessionOptions options;
     EpochDomain::Reader reader;
     DeviceCache* cache = nullptr;    // null: the session has no L1
@@ -80,81 +62,29 @@ class LookupSessionImpl final : public LookupSession {
  private:
   explicit LookupSessionImpl(Parts parts);
   absl::Status ListTables();
-  void MakeSteps(DeviceCache* cache);
+  void MakeSteps();
 
   template <MemorySpace kSpace>
   absl::Status LookupIn(const LookupRequest<kSpace>& request, LookupCounts* counts);
   template <MemorySpace kSpace>
   absl::Status LookupPieces(const LookupRequest<kSpace>& request, const LiveModel::Guard& guard,
                             LookupCounts& sum);
-  void AnswerFromHostLevels(const LiveModel::Guard& guard);
-  // Where the outputs of a call through a device cache are, and when they are ready.
-  struct DeviceCallPlace {
-    MemorySpace space = MemorySpace::kHost;
-    Stream stream{};
-    // Whether work of the caller's may hold the call up.
-    bool is_behind_callers_work = false;
-  };
-  // Begins the next piece, if there is one.
-  using BeginNext = absl::FunctionRef<void()>;
-  absl::Status AnswerPiece(const DeviceCallPlace& place, const LiveModel::Guard& guard,
-                           BeginNext begin_next);
-  absl::Status AnswerOnDevice(const DeviceCallPlace& place, const LiveModel::Guard& guard,
-                              BeginNext begin_next);
-  absl::Status AnswerThroughCache(const DeviceCallPlace& place, const LiveModel::Guard& guard,
-                                  BeginNext begin_next);
-  void AnswerWithoutCache(const LiveModel::Guard& guard);
-
-  template <MemorySpace kSpace>
-  void BeginCall(const LookupRequest<kSpace>& request);
-  template <MemorySpace kSpace>
-  static DeviceCallPlace PlaceOf(const LookupRequest<kSpace>& request);
   template <MemorySpace kSpace>
   void BeginPiece(PieceLookup& piece, std::span<const TableQuery<kSpace>> queries,
                   const LookupRequest<kSpace>& request, const ModelSnapshot& snapshot);
-  template <MemorySpace kSpace>
-  void BeginQuery(PieceLookup& piece, const TableQuery<kSpace>& query,
-                  const LookupRequest<kSpace>& request, const ModelSnapshot& snapshot);
-  void BeginTable(PieceLookup& piece, TableLookup& table, TableIndex index,
-                  std::optional<double> threshold, const ModelSnapshot& snapshot);
-  absl::Status Probe(const DeviceCallPlace& place);
-  void NoteProbe();
-  void ProbeNextPiece(const DeviceCallPlace& place);
-  void TakeNextPiece();
-  void FetchDirectly(TableLookup& table);
-  void ApplyMissPolicy(TableLookup::Top asked, const LiveModel::Guard& guard);
-  bool IsHitRateReached(const TableLookup& table);
-  bool FetchFromL2(const LiveModel::Guard& guard);
-  void ListAskedParts(TableLookup& table) const;
-  Deadline L2Deadline() const;
-  Deadline DeviceDeadline(MemorySpace space) const;
-  void ServeDefaults();
-  void EndCall(const DeviceCallPlace& place, const LiveModel::Guard& guard);
-  void BypassCache();
-  void RestartCall();
+  void BeginTable(TableLookup& table, TableIndex index, std::optional<double> threshold,
+                  const ModelSnapshot& snapshot);
   void Count(LookupCounts& sum);
 
-  LiveModel& model_;
-  const SnapshotPin pin_;
-  const SessionShared shared_;
-  const SessionOptions options_;
-  const size_t cache_index_;
-  DeviceHealth* const health_;
-  const size_t number_;
-  EpochDomain::Reader reader_;
+  Parts parts_;
   std::vector<TableSpec> specs_;              // by TableIndex
   std::vector<SessionTable> session_tables_;  // by TableIndex
-  LevelFetch level_fetch_;
-  std::unique_ptr<DirectFetch> direct_fetch_;
+  CallDeadlines deadlines_;
+  std::unique_ptr<HostLevels> host_;
   std::unique_ptr<PieceLookup> piece_;  // of the call that runs
   // Null without a cache.
   std::unique_ptr<PieceLookup> next_piece_;
-  std::unique_ptr<StagedFetch> staged_fetch_;
-  DirectChoice direct_choice_;
-  Deadline deadline_ = kNoDeadline;
-  Deadline half_time_ = kNoDeadline;
-  Deadline outputs_deadline_ = kNoDeadline;  // where they are on the device
-  bool may_wait_ = true;
+  std::unique_ptr<CachePath> cache_path_;
 };
 
 }  // namespace hps

@@ -51,6 +51,9 @@ class MissList {
   // that stays, in the order of pending(). Meanwhile pending() is valid from the kept key on.
   void BeginFilter() { kept_count_ = 0; }
   void Keep(uint32_t index) { pending_[kept_count_++] = index; }
+  void KeepFrom(size_t first) {  // all of pending() from here on
+    while (first < pending_count_) Keep(pending_[first++]);
+  }
   void EndFilter() { pending_count_ = kept_count_; }
   void ClearPending() { pending_count_ = 0; }
 

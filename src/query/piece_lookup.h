@@ -19,9 +19,11 @@
 namespace hps {
 
 struct PieceLookup {
-  // Of at most `keys_max` keys, of a session with `table_count` tables.
-  PieceLookup(size_t keys_max, size_t table_count)
+  // Of at most `keys_max` keys, of a session with `table_count` tables; through `device_cache`,
+  // unless it is null.
+  PieceLookup(size_t keys_max, size_t table_count, DeviceCache* device_cache)
       : arena(keys_max, kTablesPerCallMax), table_by_index(table_count) {
+    if (device_cache != nullptr) cache = std::make_unique<CacheLookup>(*device_cache, keys_max);
     queries.reserve(kTablesPerCallMax);
     tables.reserve(kTablesPerCallMax);
   }
@@ -32,7 +34,6 @@ struct PieceLookup {
   std::vector<TableLookup> tables;
   std::vector<TableLookup*> table_by_index;  // null = not in the piece yet
   std::unique_ptr<CacheLookup> cache;        // null without a cache
-  bool probes = false;                       // the device probes its keys already
 };
 
 }  // namespace hps

@@ -4,11 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/fork_join_team.h"
 #include "base/limits.h"
 #include "base/macros.h"
-#include "query/fetch/fetch_service.h"
 #include "query/lookup_session_impl.h"
+#include "query/session_shared.h"
 
 namespace hps {
 namespace {
@@ -23,10 +22,13 @@ class SessionFactoryImpl final : public SessionFactory {
  public:
   SessionFactoryImpl(Options options, std::unique_ptr<FetchService> fetch)
       : options_(std::move(options)),
-        fetch_(std::move(fetch)),
-        teams_({.executor = options_.fetch_executor,
-                .helpers_max = HelpersOf(options_.fetch_executor->thread_count()),
-                .spin = options_.helper_spin}) {
+        shared_{.fetch = std::move(fetch),
+                .teams =
+                    ForkJoinPool({.executor = options_.fetch_executor,
+                                  .helpers_max = HelpersOf(options_.fetch_executor->thread_count()),
+                                  .spin = options_.helper_spin}),
+                .timeout = options_.timeout,
+                .tuning = options_.tuning} {
     if (!options_.healths.empty()) return;
     for (const DeviceCache* cache : options_.caches) {
       own_healths_.push_back(std::make_unique<DeviceHealth>(cache->device()));
@@ -46,15 +48,15 @@ class SessionFactoryImpl final : public SessionFactory {
 
   EpochDomain& epoch_domain() override { return domain_; }
 
-  absl::Status DrainPromotions(Duration timeout) override { return fetch_->Drain(timeout); }
+  absl::Status DrainPromotions(Duration timeout) override { return shared_.fetch->Drain(timeout); }
 
   void AddStatistics(StoreStatistics* statistics) const override {
-    statistics->lookups += lookups_.Sum();
-    statistics->deadlines_exceeded += deadlines_exceeded_.load();
-    statistics->promotions_dropped += fetch_->promotions_dropped();
+    statistics->lookups += shared_.lookups.Sum();
+    statistics->deadlines_exceeded += shared_.deadlines_exceeded.load();
+    statistics->promotions_dropped += shared_.fetch->promotions_dropped();
     for (const DeviceHealth* health : options_.healths)
       statistics->l1_unavailable += !health->is_up();
-    statistics->l3_errors += fetch_->l3_errors().AddTo(&statistics->l3_errors_by_code);
+    statistics->l3_errors += shared_.fetch->l3_errors().AddTo(&statistics->l3_errors_by_code);
   }
 
  private:
@@ -66,12 +68,9 @@ class SessionFactoryImpl final : public SessionFactory {
     }
     if (options.output_dtype.value_or(Dtype::kFloat32) != Dtype::kFloat32)
       return absl::InvalidArgumentError("session: rows can be converted to float32 only");
-    size_t cache_index = 0;
-    while (cache_index < options_.caches.size() &&
-           options_.caches[cache_index]->device() != options.device) {
-      ++cache_index;
-    }
-    const bool has_cache = cache_index < options_.caches.size();
+    const auto cache = std::ranges::find(options_.caches, options.device, &DeviceCache::device);
+    const auto cache_index = static_cast<size_t>(cache - options_.caches.begin());
+    const bool has_cache = cache != options_.caches.end();
     if (!has_cache && options.device != -1) {
       return absl::UnavailableError(
           absl::StrCat("session: there is no cache on device ", options.device));
@@ -79,15 +78,10 @@ class SessionFactoryImpl final : public SessionFactory {
     HPS_ASSIGN_OR_RETURN(EpochDomain::Reader reader, domain_.AddReader());
     return LookupSessionImpl::Create({.model = model,
                                       .pin = std::move(pin),
-                                      .shared = {.fetch = *fetch_,
-                                                 .teams = teams_,
-                                                 .timeout = options_.timeout,
-                                                 .lookups = lookups_,
-                                                 .deadlines_exceeded = deadlines_exceeded_,
-                                                 .tuning = options_.tuning},
+                                      .shared = shared_,
                                       .options = options,
                                       .reader = std::move(reader),
-                                      .cache = has_cache ? options_.caches[cache_index] : nullptr,
+                                      .cache = has_cache ? *cache : nullptr,
                                       .cache_index = has_cache ? cache_index : kNoCache,
                                       .health = has_cache ? options_.healths[cache_index] : nullptr,
                                       .number = sessions_made_.fetch_add(1)});
@@ -96,11 +90,8 @@ class SessionFactoryImpl final : public SessionFactory {
   Options options_;  // not changed once it is made
   std::vector<std::unique_ptr<DeviceHealth>> own_healths_;
   EpochDomain domain_;
-  const std::unique_ptr<FetchService> fetch_;
-  ForkJoinPool teams_;
+  SessionShared shared_;
   std::atomic<size_t> sessions_made_{0};
-  ShardedCounter lookups_;
-  std::atomic<uint64_t> deadlines_exceeded_{0};
 };
 
 absl::Status CheckCaches(const std::vector<DeviceCache*>& caches) {
@@ -108,12 +99,10 @@ absl::Status CheckCaches(const std::vector<DeviceCache*>& caches) {
     return absl::InvalidArgumentError(
         absl::StrCat("session factory: ", caches.size(), " caches; the maximum is ", kCachesMax));
   }
-  for (size_t i = 0; i < caches.size(); ++i) {
-    for (size_t j = 0; j < i; ++j) {
-      if (caches[i]->device() == caches[j]->device()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("session factory: two caches on device ", caches[i]->device()));
-      }
+  for (const DeviceCache* cache : caches) {
+    if (std::ranges::count(caches, cache->device(), &DeviceCache::device) > 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("session factory: two caches on device ", cache->device()));
     }
   }
   return absl::OkStatus();

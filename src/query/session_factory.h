@@ -20,7 +20,7 @@
 #include "base/limits.h"
 #include "hps/lookup_session.h"
 #include "hps/statistics.h"
-#include "query/fetch/staged_fetch.h"
+#include "query/fetch/staged_fetch_tuning.h"
 #include "serving/device_health.h"
 #include "serving/live_model.h"
 #include "tier/device_cache.h"

@@ -22,12 +22,15 @@ namespace hps {
 struct TableLookup {
   // The highest level of the table that the call asks; the hit-rate threshold refers to it.
   enum class Top : uint8_t { kL1, kL2, kL3 };
+  // Of a call that does not ask level 1.
+  static Top TopOnHost(const LiveTable& table) { return table.l2().empty() ? Top::kL3 : Top::kL2; }
 
   LiveTable* table = nullptr;
   LookupCounters* counters = nullptr;
   QueryLookup* queries = nullptr;  // of the whole call
   QueryLookup* first_query = nullptr;
   QueryLookup* last_query = nullptr;
+  uint64_t key_count = 0;  // of all its queries
 
   double hit_rate_threshold = 1.0;
   ApplyEpoch epoch = 0;  // read before the first fetch
@@ -36,18 +39,19 @@ struct TableLookup {
   std::array<bool, kL2PartsMax> asks_l2{};
   size_t level = kNoLevel;  // that LevelFetch asks at the moment
   size_t cache = kNoCache;  // L1 that takes promotions
-  bool keys_on_host = true;
 
   MissList misses;
   uint64_t missed_positions = 0;  // of `misses`, duplicates included
 
-  bool has_one_query() const { return first_query == last_query; }
-  uint64_t key_count() const {
-    uint64_t count = 0;
-    for (const QueryLookup* query = first_query; query != nullptr; query = query->next_of_table)
-      count += query->key_count;
-    return count;
+  // The number of one of the table's queries in the call.
+  uint32_t NumberOf(const QueryLookup& query) const {
+    return static_cast<uint32_t>(&query - queries);
   }
+  // A fetch of some of its keys.
+  FetchJob::Spec JobAt(size_t asked_level, Deadline deadline) const {
+    return {table, counters, asked_level, cache, epoch, deadline};
+  }
+  bool has_one_query() const { return first_query == last_query; }
 
   // Answers unique key number `index` of `misses` at all its places: with `row`, which has the
   // table's dtype, or with the default row if `row` is null.

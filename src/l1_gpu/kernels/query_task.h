@@ -65,7 +65,7 @@ struct QueryCall {
 };
 
 // Misses of a launch for which level 2 is read, at most: twice as many as the host asks the device
-// for (query/direct_choice.h), since it only guesses their number. The others are left to the host.
+// for (query/miss_route.h), since it only guesses their number. The others are left to the host.
 inline constexpr uint32_t kDirectMissesMax = 4096;
 
 }  // namespace hps

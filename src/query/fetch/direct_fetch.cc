@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/macros.h"
+#include "query/miss_route.h"
 
 namespace hps {
 namespace {
@@ -16,9 +17,8 @@ DirectFetch::DirectFetch(size_t keys_max, size_t row_bytes_max)
     : outcomes_(new FetchOutcome[keys_max]), native_rows_(kConvertChunkKeys * row_bytes_max) {}
 
 bool DirectFetch::Fetch(TableLookup& table, QueryLookup& query, Deadline deadline) {
-  if (!table.asks_l2[0] || table.table->l2()[0].can_block()) return false;
-  const absl::StatusOr<FetchCounts> counts =
-      query.out.converts() ? FetchConverted(query, deadline) : FetchRows(query, deadline);
+  if (!MissRoute::IsAskedAtOnce(table)) return false;
+  const absl::StatusOr<FetchCounts> counts = FetchRows(query, deadline);
   if (!counts.ok()) {
     table.asks_l2[0] = false;
     table.table->l2()[0].health().Quarantine();
@@ -30,34 +30,25 @@ bool DirectFetch::Fetch(TableLookup& table, QueryLookup& query, Deadline deadlin
 }
 
 absl::StatusOr<FetchCounts> DirectFetch::FetchRows(QueryLookup& query, Deadline deadline) {
-  if (query.key_count == 0) return FetchCounts();
-  const FetchBatch batch = {.keys = {query.keys, query.key_count},
-                            .rows = {.data = query.out.row(0),
-                                     .row_count = query.key_count,
-                                     .row_bytes = query.table->table->row_bytes(),
-                                     .stride_bytes = query.out.stride_bytes()},
-                            .outcomes = {outcomes_.get(), query.key_count}};
-  return query.table->table->l2()[0].table().Fetch(batch, deadline);
-}
-
-absl::StatusOr<FetchCounts> DirectFetch::FetchConverted(QueryLookup& query, Deadline deadline) {
   const LiveTable& table = *query.table->table;
-  LossyTable& l2 = table.l2()[0].table();
+  const bool converts = query.out.converts();
   const size_t row_bytes = table.row_bytes();
+  const size_t keys_max = converts ? kConvertChunkKeys : query.key_count;
   FetchCounts sum;
-  for (size_t first = 0; first < query.key_count; first += kConvertChunkKeys) {
-    const size_t count = std::min(kConvertChunkKeys, query.key_count - first);
+  for (size_t first = 0; first < query.key_count; first += keys_max) {
+    const size_t count = std::min(keys_max, query.key_count - first);
     const std::span<FetchOutcome> outcomes(outcomes_.get() + first, count);
-    const FetchBatch batch = {.keys = {query.keys + first, count},
-                              .rows = {.data = native_rows_.data(),
-                                       .row_count = count,
-                                       .row_bytes = row_bytes,
-                                       .stride_bytes = row_bytes},
-                              .outcomes = outcomes};
-    HPS_ASSIGN_OR_RETURN(const FetchCounts counts, l2.Fetch(batch, deadline));
+    const FetchBatch batch = {
+        .keys = {query.keys + first, count},
+        .rows = {.data = converts ? native_rows_.data() : query.out.row(first),
+                 .row_count = count,
+                 .row_bytes = row_bytes,
+                 .stride_bytes = converts ? row_bytes : query.out.stride_bytes()},
+        .outcomes = outcomes};
+    HPS_ASSIGN_OR_RETURN(const FetchCounts counts, table.l2()[0].table().Fetch(batch, deadline));
     sum.hits += counts.hits;
     sum.absent += counts.absent;
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; converts && i < count; ++i) {
       if (outcomes[i] == FetchOutcome::kHit)
         query.out.Write(first + i, native_rows_.data() + i * row_bytes);
     }
@@ -68,8 +59,7 @@ absl::StatusOr<FetchCounts> DirectFetch::FetchConverted(QueryLookup& query, Dead
 // The part has written the rows of its hits; this gives them their status, and the default row to
 // what it knows to be absent.
 void DirectFetch::NoteOutcomes(QueryLookup& query, const FetchCounts& counts) {
-  asked_count_ = query.key_count;
-  answered_count_ = counts.hits + counts.absent;
+  answered_all_ = counts.hits + counts.absent == query.key_count;
   query.counts[KeyStatus::kHitL2] += counts.hits;
   if (counts.hits == query.key_count) {
     if (query.status != nullptr) std::fill_n(query.status, query.key_count, KeyStatus::kHitL2);

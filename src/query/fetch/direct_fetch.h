@@ -27,7 +27,7 @@ class DirectFetch {
   bool Fetch(TableLookup& table, QueryLookup& query, Deadline deadline);
 
   // After Fetch was true: whether every position has been answered, and which.
-  bool answered_all() const { return answered_count_ == asked_count_; }
+  bool answered_all() const { return answered_all_; }
   bool IsAnswered(size_t position) const {
     return outcomes_[position] == FetchOutcome::kHit ||
            outcomes_[position] == FetchOutcome::kAbsent;
@@ -35,13 +35,11 @@ class DirectFetch {
 
  private:
   absl::StatusOr<FetchCounts> FetchRows(QueryLookup& query, Deadline deadline);
-  absl::StatusOr<FetchCounts> FetchConverted(QueryLookup& query, Deadline deadline);
   void NoteOutcomes(QueryLookup& query, const FetchCounts& counts);
 
   const std::unique_ptr<FetchOutcome[]> outcomes_;  // [keys_max]
   std::vector<std::byte> native_rows_;              // a chunk of rows that wait for conversion
-  size_t asked_count_ = 0;
-  size_t answered_count_ = 0;
+  bool answered_all_ = false;
 };
 
 }  // namespace hps

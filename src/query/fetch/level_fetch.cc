@@ -12,15 +12,6 @@ namespace {
 // not into pieces smaller than RocksDB takes at a time.
 constexpr size_t kJobsWanted = 8;
 
-FetchJob::Spec OrderFor(const TableLookup& table, size_t level, Deadline deadline) {
-  return {.table = table.table,
-          .counters = table.counters,
-          .level = level,
-          .cache = table.cache,
-          .epoch = table.epoch,
-          .deadline = deadline};
-}
-
 void FillKeys(const MissList& misses, size_t first, FetchJob& job) {
   const std::span<Key> keys = job.keys();
   const std::span<uint8_t> times_asked = job.times_asked();
@@ -52,24 +43,25 @@ LossyTier* LevelFetch::TierOf(const TableLookup& table) {
   return table.table->l2()[table.level].tier();
 }
 
-bool LevelFetch::FetchFromL2(std::span<TableLookup> tables, const LiveModel::Guard& guard,
-                             Deadline deadline) {
-  bool any = false;
-  for (TableLookup& table : tables) {
-    table.level = TakeNextPart(table);
-    any |= table.level != kNoLevel;
+bool LevelFetch::FetchFromL2(std::span<TableLookup> tables, const LiveModel::Guard& guard) {
+  for (bool any_part = false;; any_part = true) {
+    bool any = false;
+    for (TableLookup& table : tables) {
+      table.level = TakeNextPart(table);
+      any |= table.level != kNoLevel;
+    }
+    if (!any) return any_part;
+    Fetch(tables, guard, deadlines_.OfL2(), [] {});
   }
-  if (any) Fetch(tables, guard, deadline, Nothing);
-  return any;
 }
 
 void LevelFetch::FetchFromL3(std::span<TableLookup> tables, const LiveModel::Guard& guard,
-                             Deadline deadline, AfterBatch after_batch) {
+                             AfterBatch after_batch) {
   for (TableLookup& table : tables) {
     table.level = kLevel3;
     table.misses.SortPendingByKey();
   }
-  Fetch(tables, guard, deadline, after_batch);
+  Fetch(tables, guard, deadlines_.of_call(), after_batch);
 }
 
 void LevelFetch::Fetch(std::span<TableLookup> tables, const LiveModel::Guard& guard,
@@ -94,19 +86,17 @@ void LevelFetch::Fetch(std::span<TableLookup> tables, const LiveModel::Guard& gu
 }
 
 void LevelFetch::BuildBatch(std::span<TableLookup> tables, Deadline deadline, Progress* progress) {
-  const bool too_late = IsTooLate(deadline);
+  const bool too_late = service_.clock().Now() >= deadline || deadlines_.is_cancelled();
   for (; progress->table < tables.size(); ++progress->table, progress->open = 0) {
     TableLookup& table = tables[progress->table];
     if (table.level == kNoLevel) continue;
     const size_t open_count = table.misses.pending().size();
     if (too_late && CanBlock(table)) {
-      for (; progress->open < open_count; ++progress->open)
-        table.misses.Keep(table.misses.pending()[progress->open]);
+      table.misses.KeepFrom(progress->open);
       continue;
     }
     while (progress->open < open_count) {
-      if (task_count_ == kBatchJobsMax) return;
-      if (!AddTask(table, progress->open, deadline)) return;
+      if (task_count_ == kJobsPerCallMax || !AddTask(table, progress->open, deadline)) return;
       progress->open += tasks_[task_count_ - 1].key_count;
     }
   }
@@ -120,7 +110,7 @@ bool LevelFetch::AddTask(TableLookup& table, size_t first, Deadline deadline) {
       std::min({table.misses.pending().size() - first, keys_max, FetchJob::KeysMax(row_bytes)});
   FetchJobLease job = AcquireJob(table, key_count);
   if (job == nullptr) return false;
-  job->Prepare(OrderFor(table, table.level, deadline), key_count);
+  job->Prepare(table.JobAt(table.level, deadline), key_count);
   FillKeys(table.misses, first, *job);
   tasks_[task_count_++] = {
       .job = std::move(job), .table = &table, .first = first, .key_count = key_count};
@@ -155,7 +145,7 @@ void LevelFetch::SubmitBatch(const LiveModel::Guard& guard, Deadline deadline) {
     task.job->Fetch();
     task.answered = true;
   }
-  CancelPoint::Await(cancel_, service_.fetch_executor(), latch_, deadline);
+  CancelPoint::Await(deadlines_.cancel(), service_.fetch_executor(), latch_, deadline);
 }
 
 // A call has no more keys than a job may have, so that a large lookup is answered by several
@@ -172,17 +162,13 @@ std::span<LevelFetch::FetchTask> LevelFetch::TasksOfCall(size_t first) {
 }
 
 void LevelFetch::PostCall(std::span<FetchTask> tasks, const LiveModel::Guard& guard) {
-  std::array<FetchJob*, kBatchJobsMax> jobs{};
+  std::array<FetchJob*, kJobsPerCallMax> jobs{};
   for (size_t i = 0; i < tasks.size(); ++i) jobs[i] = tasks[i].job.get();
   const bool posted = service_.Post(std::span(jobs).first(tasks.size()), guard, latch_);
   for (FetchTask& task : tasks) {
     task.posted = posted;
     if (!posted) latch_.CountDown();  // the queue is full: as if the level were down
   }
-}
-
-bool LevelFetch::IsTooLate(Deadline deadline) const {
-  return service_.clock().Now() >= deadline || is_cancelled();
 }
 
 void LevelFetch::CollectBatch() {
@@ -192,7 +178,7 @@ void LevelFetch::CollectBatch() {
     if (task.posted && !task.answered) {
       latch_.CountDown();  // the task, which keeps the job, will not
       // A call that was given up says nothing about the level.
-      if (level != kLevel3 && !is_cancelled()) {
+      if (level != kLevel3 && !deadlines_.is_cancelled()) {
         task.table->table->l2()[level].NoteFailure(service_.clock().Now());
         task.table->counters->l2_errors().Add(absl::StatusCode::kDeadlineExceeded);
       }
@@ -226,12 +212,8 @@ void LevelFetch::CopyOut(FetchTask& task) {
 void LevelFetch::LeaveRestPending(std::span<TableLookup> tables, Progress progress) {
   for (size_t i = 0; i < tables.size(); ++i) {
     if (tables[i].level == kNoLevel) continue;
-    MissList& misses = tables[i].misses;
-    if (i >= progress.table) {
-      const size_t first = i == progress.table ? progress.open : 0;
-      for (size_t j = first; j < misses.pending().size(); ++j) misses.Keep(misses.pending()[j]);
-    }
-    misses.EndFilter();
+    if (i >= progress.table) tables[i].misses.KeepFrom(i == progress.table ? progress.open : 0);
+    tables[i].misses.EndFilter();
   }
 }
 
@@ -240,7 +222,7 @@ void LevelFetch::FetchInBackground(TableLookup& table, size_t level,
   level = LevelToAsk(*table.table, level, service_.clock().Now());
   if (level == kLevel3) table.misses.SortPendingByKey();
   const std::span<const uint32_t> open = table.misses.pending();
-  const FetchJob::Spec order = OrderFor(table, level, kNoDeadline);
+  const FetchJob::Spec order = table.JobAt(level, kNoDeadline);
   const bool has_taker = FetchJob::HasTaker(order);
   for (size_t first = 0; first < open.size();) {
     const size_t key_count =

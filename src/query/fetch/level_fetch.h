@@ -15,7 +15,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "base/executor.h"
-#include "query/fetch/cancel_point.h"
+#include "query/call_deadlines.h"
 #include "query/fetch/fetch_service.h"
 #include "query/table_lookup.h"
 
@@ -23,26 +23,21 @@ namespace hps {
 
 class LevelFetch {
  public:
-  explicit LevelFetch(FetchService& service) : service_(service) {}
-  LevelFetch(const LevelFetch&) = delete;
-  LevelFetch& operator=(const LevelFetch&) = delete;
+  LevelFetch(FetchService& service, const CallDeadlines& deadlines)
+      : service_(service), deadlines_(deadlines) {}
 
   // Called after each batch that answered some keys and left others to fetch.
   using AfterBatch = absl::FunctionRef<void()>;
 
-  // Ends the waits of the call that begins now before its deadlines; may be null.
-  void set_cancel(CancelPoint* cancel) { cancel_ = cancel; }
-  bool is_cancelled() const { return cancel_ != nullptr && cancel_->is_cancelled(); }
-
-  // Asks the next part of level 2 of each table (TableLookup::asks_l2). Answers the pending keys
-  // that it has by `deadline`. The others stay pending; if no scratch is left, all do. A part that
-  // can't block is asked on this thread, whatever the deadline. One that times out is bypassed for
-  // a while (base/circuit_breaker.h), and while a change is open (tier/fence.h). False: no table
-  // has a part to ask.
-  bool FetchFromL2(std::span<TableLookup> tables, const LiveModel::Guard& guard, Deadline deadline);
-  // Likewise from level 3.
-  void FetchFromL3(std::span<TableLookup> tables, const LiveModel::Guard& guard, Deadline deadline,
-                   AfterBatch after_batch = Nothing);
+  // Asks the parts of level 2 that a table's lookup may ask (TableLookup::asks_l2), one after the
+  // other, for its pending keys. Answers those that a part has within its time. The others stay
+  // pending; if no scratch is left, all do. A part that can't block is asked on this thread,
+  // whatever the deadline. One that times out is bypassed for a while (base/circuit_breaker.h), and
+  // while a change is open (tier/fence.h). False: there was no part to ask.
+  bool FetchFromL2(std::span<TableLookup> tables, const LiveModel::Guard& guard);
+  // Likewise from level 3, until the call's deadline.
+  void FetchFromL3(std::span<TableLookup> tables, const LiveModel::Guard& guard,
+                   AfterBatch after_batch);
 
   // Starts to fetch all pending keys of `table` into the levels above, in the background, and
   // answers them with default rows: kDefaultPending if a level takes them and a job is free, else
@@ -53,10 +48,6 @@ class LevelFetch {
   void PromoteHeld(const LiveModel::Guard& guard);
 
  private:
-  static constexpr size_t kBatchJobsMax = kJobsPerCallMax;
-
-  static void Nothing() {}
-
   struct FetchTask {
     FetchJobLease job;
     TableLookup* table = nullptr;
@@ -91,12 +82,10 @@ class LevelFetch {
   void CopyOut(FetchTask& task);
   static void LeaveRestPending(std::span<TableLookup> tables, Progress progress);
 
-  bool IsTooLate(Deadline deadline) const;
-
   FetchService& service_;
-  CancelPoint* cancel_ = nullptr;
+  const CallDeadlines& deadlines_;
   Latch latch_;
-  std::array<FetchTask, kBatchJobsMax> tasks_;
+  std::array<FetchTask, kJobsPerCallMax> tasks_;
   size_t task_count_ = 0;
   size_t scratches_left_ = 0;  // that the batch may still take
   size_t job_keys_max_ = 0;

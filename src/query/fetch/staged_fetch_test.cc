@@ -174,11 +174,7 @@ class StagedFetchTest : public testing::Test {
         {.fetch_executor = &executor, .promote_executor = &executor, .scratch_count = 2});
     teams_.push_back(std::make_unique<ForkJoinPool>(
         ForkJoinPool::Options{.executor = &executor, .helpers_max = kHelpers}));
-    fetch_ = std::make_unique<StagedFetch>(StagedFetch::Options{.service = service_.get(),
-                                                                .lookup = &lookup_,
-                                                                .keys_max = kKeysMax,
-                                                                .team = teams_.back()->Acquire(),
-                                                                .tuning = tuning});
+    fetch_ = std::make_unique<StagedFetch>(*service_, kKeysMax, teams_.back()->Acquire(), tuning);
   }
 
   // A call with one query of `key_count` keys for each table; or two for each.
@@ -205,7 +201,8 @@ class StagedFetchTest : public testing::Test {
     }
     for (TableLookup& work : works_) work.hit_rate_threshold = threshold_;
     ASSERT_TRUE(lookup_.Begin(queries_, MemorySpace::kDevice, {}).ok());
-    if (ahead_) fetch_->FetchAhead(works_, queries_, kNoDeadline);
+    fetch_->Begin(lookup_, works_);
+    if (ahead_) fetch_->FetchAhead(works_, kNoDeadline);
     ASSERT_TRUE(lookup_.TakeMisses(queries_, works_, arena_, kNoDeadline).ok());
   }
 
@@ -241,7 +238,7 @@ class StagedFetchTest : public testing::Test {
   const WorldTable b_ = MakeTable(2);
   std::vector<std::unique_ptr<ForkJoinPool>> teams_;
   std::unique_ptr<FetchService> service_;
-  CacheLookup lookup_{cache_, 0, kKeysMax};
+  CacheLookup lookup_{cache_, kKeysMax};
   std::unique_ptr<StagedFetch> fetch_;
   MissArena arena_{kKeysMax, 4};
   std::vector<Key> keys_;
@@ -254,7 +251,7 @@ TEST_F(StagedFetchTest, EveryMissIsFetchedOnceAndSent) {
     SCOPED_TRACE(key_count);
     const uint64_t fetched = a_.l2_log->keys_fetched;
     Begin({&a_, &b_}, key_count);
-    fetch_->Fetch(works_, queries_, kSendWaitMax);
+    fetch_->Fetch(works_, kSendWaitMax);
     if (key_count > 0) ExpectAnswers();
     EXPECT_EQ(a_.l2_log->keys_fetched - fetched, key_count);
     executor_.RunAll();
@@ -265,9 +262,9 @@ TEST_F(StagedFetchTest, HelpersAndTheCallerShareThePieces) {
   auto pool = *WorkerPool::Create({.name = "helpers", .thread_count = 3});
   Use(*pool, kTinyPieces);
   for (int call = 0; call < 50; ++call) {
+    ahead_ = call % 2 == 0;
     Begin({&a_, &b_}, 500);
-    fetch_->CallHelpers();
-    fetch_->Fetch(works_, queries_, kSendWaitMax);
+    fetch_->Fetch(works_, kSendWaitMax);
     ExpectAnswers();
   }
   pool.reset();  // its last task ends before the teams do
@@ -277,7 +274,7 @@ TEST_F(StagedFetchTest, HelpersAndTheCallerShareThePieces) {
 TEST_F(StagedFetchTest, AnswersAreSentTogetherFromTheRowsThatAreThere) {
   Use(executor_, {.piece_bytes = 128, .send_bytes = 300});
   Begin({&a_}, 40);
-  fetch_->Fetch(works_, queries_, kSendWaitMax);
+  fetch_->Fetch(works_, kSendWaitMax);
   EXPECT_THAT(cache_.call.rows_sent,
               ElementsAre(ElementsAre(12), ElementsAre(12), ElementsAre(12), ElementsAre(4)));
   EXPECT_THAT(cache_.call.rows_brought, IsEmpty()) << "nobody has fetched ahead";
@@ -294,7 +291,7 @@ TEST_F(StagedFetchTest, MissesAreFetchedWhileTheDeviceProbes) {
       EXPECT_EQ(queries_[0].fetched_ahead, key_count);
       EXPECT_EQ(queries_[1].fetched_ahead, key_count);
       EXPECT_THAT(cache_.call.rows_sent, IsEmpty()) << "the probe may still be at work";
-      fetch_->Fetch(works_, queries_, kSendWaitMax);
+      fetch_->Fetch(works_, kSendWaitMax);
       if (key_count > 0) ExpectAnswers();
       EXPECT_EQ(a_.l2_log->keys_fetched - fetched, key_count);
       executor_.RunAll();
@@ -310,7 +307,7 @@ TEST_F(StagedFetchTest, RowsOfSeveralWidthsAreBroughtWhole) {
   const WorldTable wide = MakeTable(2, 4 * kRowBytes);
   Begin({&a_, &wide}, 100);
   EXPECT_THAT(cache_.call.rows_brought, Not(IsEmpty()));
-  fetch_->Fetch(works_, queries_, kSendWaitMax);
+  fetch_->Fetch(works_, kSendWaitMax);
   ExpectAnswers();
 }
 
@@ -322,7 +319,7 @@ TEST_F(StagedFetchTest, RowsAreBroughtBeforeTheyAreAnswered) {
   cache_.call.known_at_a_time = 2;
   Begin({&a_}, 40);
   EXPECT_THAT(cache_.call.rows_brought, ElementsAre(4, 4, 8, 8, 8));
-  fetch_->Fetch(works_, queries_, kSendWaitMax);
+  fetch_->Fetch(works_, kSendWaitMax);
   ExpectAnswers();
   EXPECT_THAT(cache_.call.rows_brought, ElementsAre(4, 4, 8, 8, 8, 8)) << "goes on as it began";
   EXPECT_THAT(cache_.call.rows_sent, ElementsAre(ElementsAre(40)));
@@ -334,7 +331,7 @@ TEST_F(StagedFetchTest, WhatIsOnItsWayIsAnsweredLast) {
   cache_.call.known_at_a_time = 2;
   cache_.call.staging_rows = 32;  // the others have to wait for the end of the probe
   Begin({&a_}, 40);
-  fetch_->Fetch(works_, queries_, kSendWaitMax);
+  fetch_->Fetch(works_, kSendWaitMax);
   ExpectAnswers();
   EXPECT_THAT(cache_.call.rows_sent, ElementsAre(ElementsAre(8), ElementsAre(32)));
 }
@@ -346,7 +343,7 @@ TEST_F(StagedFetchTest, WhatTheStagingHasNoRoomForIsFetchedAfterTheProbe) {
     cache_.call.staging_rows = staging_rows;
     Begin({&a_, &b_}, 1000);
     EXPECT_LE(queries_[0].fetched_ahead + queries_[1].fetched_ahead, staging_rows);
-    fetch_->Fetch(works_, queries_, kSendWaitMax);
+    fetch_->Fetch(works_, kSendWaitMax);
     ExpectAnswers();
     executor_.RunAll();
   }
@@ -358,23 +355,27 @@ TEST_F(StagedFetchTest, TablesWhoseCallsMayNotWaitAreLeftToTheMissPolicy) {
   Begin({&a_}, 100);
   EXPECT_EQ(a_.l2_log->fetches, 0);
   EXPECT_EQ(queries_[0].fetched_ahead, 0);
-  fetch_->Fetch(works_, queries_, kSendWaitMax);
+  fetch_->Fetch(works_, kSendWaitMax);
   ExpectAnswers();
 }
 
 TEST_F(StagedFetchTest, HelpersAreCalledWhereTheWorkIsWorthIt) {
   Use(executor_, {.piece_bytes = 128, .alone_max = std::chrono::microseconds(10)});
   Begin({&a_}, 100);  // under 2 us of work
-  fetch_->Fetch(works_, queries_, kSendWaitMax);
+  fetch_->Fetch(works_, kSendWaitMax);
   EXPECT_EQ(executor_.queued_count(), 0);
-  fetch_->CallHelpers();
+  ahead_ = true;
+  Begin({&a_}, 1);
   EXPECT_EQ(executor_.queued_count(), 0);
+  fetch_->DismissHelpers();
 
+  ahead_ = false;
   Begin({&a_}, 3000);  // 54 us: a helper for each 20
-  fetch_->Fetch(works_, queries_, kSendWaitMax);
+  fetch_->Fetch(works_, kSendWaitMax);
   EXPECT_EQ(executor_.queued_count(), 2);
   executor_.RunAll();
-  fetch_->CallHelpers();
+  ahead_ = true;
+  Begin({&a_}, 1);
   EXPECT_EQ(executor_.queued_count(), 2) << "as many as the last call needed";
   fetch_->DismissHelpers();
   executor_.RunAll();
@@ -386,7 +387,7 @@ TEST_F(StagedFetchTest, EachCallThatIsNotFetchedAheadCallsItsHelpers) {
   Use(executor_, {.piece_bytes = 128, .alone_max = std::chrono::microseconds(10)});
   for (int call = 0; call < 3; ++call) {
     Begin({&a_}, 3000);
-    fetch_->Fetch(works_, queries_, kSendWaitMax);
+    fetch_->Fetch(works_, kSendWaitMax);
     ExpectAnswers();
     EXPECT_EQ(executor_.queued_count(), 2);
     executor_.RunAll();
@@ -397,15 +398,16 @@ TEST_F(StagedFetchTest, EachCallThatIsNotFetchedAheadCallsItsHelpers) {
 TEST_F(StagedFetchTest, ACallThatTheDeviceAnswersLeavesTheNumberOfHelpers) {
   Use(executor_, {.piece_bytes = 128, .alone_max = std::chrono::microseconds(10)});
   Begin({&a_}, 3000);
-  fetch_->Fetch(works_, queries_, kSendWaitMax);
+  fetch_->Fetch(works_, kSendWaitMax);
   executor_.RunAll();
   Begin({&a_}, 100);
   queries_[0].direct = true;
   works_[0].misses.ClearPending();
-  fetch_->Fetch(works_, queries_, kSendWaitMax);
+  fetch_->Fetch(works_, kSendWaitMax);
   EXPECT_THAT(cache_.call.rows_sent, IsEmpty());
   EXPECT_EQ(executor_.queued_count(), 0);
-  fetch_->CallHelpers();
+  ahead_ = true;
+  Begin({&a_}, 1);
   EXPECT_EQ(executor_.queued_count(), 2) << "as many as the host's last call needed";
   fetch_->DismissHelpers();
   executor_.RunAll();
@@ -422,7 +424,7 @@ TEST_F(StagedFetchTest, ACallThatComesToNothingLeavesNothingToTheNext) {
   const uint64_t fetched = a_.l2_log->keys_fetched;
   ahead_ = false;
   Begin({&a_}, 100);
-  fetch_->Fetch(works_, queries_, kSendWaitMax);
+  fetch_->Fetch(works_, kSendWaitMax);
   ExpectAnswers();
   EXPECT_EQ(a_.l2_log->keys_fetched - fetched, 100) << "each of its own misses, and no other";
 }
@@ -431,7 +433,7 @@ TEST_F(StagedFetchTest, APieceThatFailsStaysOpenAndTheOthersStand) {
   const ApplyEpoch open = a_.served->epochs().Begin();
   Begin({&a_}, 40);
   a_.l2_faults->Plan(TierOperation::kFetch, {.calls_skipped = 2, .times = 3});
-  fetch_->Fetch(works_, queries_, kSendWaitMax);
+  fetch_->Fetch(works_, kSendWaitMax);
   ExpectAnswers([](Key key) { return key >= 8 && key < 20; });
   ErrorCounts errors{};
   EXPECT_EQ(counters_.l2_errors().AddTo(&errors), 1) << "one for the call";
@@ -442,7 +444,7 @@ TEST_F(StagedFetchTest, APieceThatFailsStaysOpenAndTheOthersStand) {
 // What is not for it is left to others, untouched.
 TEST_F(StagedFetchTest, AnL2ThatCanBlockOrIsPassedByIsNotAsked) {
   const auto expect_untouched = [&] {
-    fetch_->Fetch(works_, queries_, kSendWaitMax);
+    fetch_->Fetch(works_, kSendWaitMax);
     EXPECT_THAT(cache_.call.rows_sent, IsEmpty());
     EXPECT_EQ(works_[0].misses.pending().size(), 40);
     EXPECT_EQ(a_.l2_log->fetches, 0);
@@ -467,7 +469,7 @@ TEST_F(StagedFetchTest, PiecesThatAChangeHasMetAreProbedAgain) {
                      {.fault = TierFault::kNone, .calls_skipped = 4, .times = 1, .before = [&] {
                         open = a_.served->epochs().Begin();
                       }});
-  fetch_->Fetch(works_, queries_, kSendWaitMax);
+  fetch_->Fetch(works_, kSendWaitMax);
   ExpectAnswers();
   EXPECT_FALSE(cache_.call.answers[0].reprobe);
   EXPECT_TRUE(cache_.call.answers[39].reprobe);
