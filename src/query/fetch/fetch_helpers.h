@@ -31,9 +31,8 @@ class FetchHelpers {
   FetchHelpers(ForkJoinLease team, const StagedFetchTuning& tuning)
       : team_(std::move(team)), tuning_(tuning) {}
 
-  // Wakes as many as the last call that had pieces needed. If the call that begins now has none,
-  // the next one wakes none.
-  void CallAhead() { Call(std::exchange(last_wanted_, 0)); }
+  // Wakes as many as the last call needed of which NoteCall was told.
+  void CallAhead() { Call(last_wanted_); }
 
   // Publishes the pieces of `work` that are known, and wakes helpers for them.
   void Publish(ForkJoinTeam::Work& pieces, const GatherWork& known) {
@@ -42,7 +41,7 @@ class FetchHelpers {
     Call(WantedFor(known));
   }
 
-  // All pieces of the call are known.
+  // All pieces of the call are known, and the next call is expected to have as many.
   void NoteCall(const GatherWork& all) { last_wanted_ = WantedFor(all); }
 
   // Runs the next piece on this thread. False: all published pieces are taken.

@@ -70,6 +70,10 @@ TEST_F(FetchHelpersTest, AsManyAsTheLastCallNeededAreCalledAhead) {
   EXPECT_EQ(executor_.queued_count(), 2u);
   EndCall();
   helpers_.CallAhead();
+  EXPECT_EQ(executor_.queued_count(), 2u) << "the last call came to nothing";
+  EndCall();
+  helpers_.NoteCall({});
+  helpers_.CallAhead();
   EXPECT_EQ(executor_.queued_count(), 0u) << "the last call had no pieces";
 }
 

@@ -37,12 +37,14 @@ StagedFetch::StagedFetch(FetchService& service, size_t keys_max, ForkJoinLease t
 
 void StagedFetch::Begin(CacheLookup& lookup, std::span<TableLookup> tables) {
   lookup_ = &lookup;
+  fetches_ahead_ = false;
   pieces_.Begin();
   sender_.Begin(lookup);
   sums_.assign(tables.size(), TableSum());
 }
 
 void StagedFetch::FetchAhead(std::span<TableLookup> tables, Deadline deadline) {
+  fetches_ahead_ = true;
   helpers_.CallAhead();
   ahead_.clear();
   if (tables.size() > kAheadTablesMax) return;
@@ -99,10 +101,10 @@ bool StagedFetch::AddKnownMisses() {
 void StagedFetch::Fetch(std::span<TableLookup> tables, Duration send_wait_max) {
   sender_.EndAhead(send_wait_max);
   AddRest(tables);
-  // Without pieces, the device may have read all misses by itself: such a call does not tell how
-  // many helpers the next one needs.
+  // If the device has read all misses by itself, this call does not tell how many helpers the next
+  // one needs.
+  if (fetches_ahead_ || pieces_.work().pieces > 0) helpers_.NoteCall(pieces_.work());
   if (pieces_.work().pieces > 0) {
-    helpers_.NoteCall(pieces_.work());
     helpers_.Publish(pieces_, pieces_.work());
     SpinLimit limit(kLastPiecesSpin);
     for (bool in_time = true; !pieces_.are_all_fetched() && in_time;) {

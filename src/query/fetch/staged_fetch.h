@@ -84,6 +84,7 @@ class StagedFetch {
   StagedPieces pieces_;
   StagedSender sender_;
   std::vector<Ahead> ahead_;
+  bool fetches_ahead_ = false;  // FetchAhead was called for this call
   std::vector<TableSum> sums_;  // [tables]
 };
 
