@@ -170,7 +170,7 @@ TESTED_BY = {
     "src/server/pages/metrics_test.cc": ["snapshot"],
     "src/l2_redis/redis_faults_test.cc": [
         "exchange", "redis_connection", "redis_node", "redis_socket"],
-    "src/update/kafka/kafka_source_test.cc": ["topic_watcher"],
+    "src/update/kafka/kafka_source_test.cc": ["message_arrival", "topic_watcher"],
     "src/network/cpu/openvino_network_test.cc": ["dense_network"],
     "tests/cli/serve_test.py": ["src/server/server"],
     "tests/triton/triton_test.py": [

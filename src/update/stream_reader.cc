@@ -194,7 +194,7 @@ void StreamReader::Apply(Entry& entry) {
   if (entry.why.empty()) return;
   entry.why.clear();
   entry.retry_wait = kRetryWaitMin;
-  source_->Resume(name, UpdateSource::kAllPartitions).IgnoreError();
+  source_->SetPaused(name, UpdateSource::kAllPartitions, false).IgnoreError();
   LogInfo(absl::StrCat("update stream of table '", name, "': goes on"));
 }
 
@@ -211,7 +211,7 @@ void StreamReader::Pause(Entry& entry, const absl::Status& why) {
   entry.retry_at = RealClock().Now() + entry.retry_wait;
   entry.retry_wait = std::min<Duration>(2 * entry.retry_wait, kRetryWaitMax);
   if (was_paused) return;
-  source_->Pause(entry.table->name(), UpdateSource::kAllPartitions).IgnoreError();
+  source_->SetPaused(entry.table->name(), UpdateSource::kAllPartitions, true).IgnoreError();
   LogWarning(absl::StrCat("update stream of table '", entry.table->name(),
                           "': paused, will be tried again: ", TextForLog(why)));
 }

@@ -15,8 +15,7 @@ std::string Described(uint32_t partition, uint64_t next, const TopicView::Range&
 }
 
 bool AllAreKnown(const TopicView& view) {
-  return std::all_of(view.ranges.begin(), view.ranges.end(),
-                     [](const TopicView::Range& range) { return range.is_known; });
+  return std::ranges::all_of(view.ranges, &TopicView::Range::is_known);
 }
 
 }  // namespace
@@ -39,7 +38,6 @@ absl::Status TopicTracker::Check(const UpdateSubscription& subscription) {
 TopicTracker::TopicTracker(const UpdateSubscription& subscription, Duration missing_min)
     : subscription_(subscription),
       missing_min_(missing_min),
-      generation_(subscription.generation),
       base_count_(static_cast<uint32_t>(subscription.positions.size())),
       partitions_(subscription.positions.size()) {
   if (base_count_ > 0) generation_ = 0;
@@ -54,9 +52,7 @@ std::optional<uint64_t> TopicTracker::question() const {
 }
 
 bool TopicTracker::IsDraining() const {
-  return base_count_ < partitions_.size() ||
-         std::any_of(partitions_.begin(), partitions_.end(),
-                     [](const Partition& partition) { return partition.is_held; });
+  return base_count_ < partitions_.size() || std::ranges::any_of(partitions_, &Partition::is_held);
 }
 
 bool TopicTracker::IsDrained(const Partition& partition) const {
@@ -74,8 +70,6 @@ bool TopicTracker::IsWanted(uint32_t partition) const {
 bool TopicTracker::IsPaused(uint32_t partition) const {
   return all_are_paused_ || (partition < partitions_.size() && partitions_[partition].is_paused);
 }
-
-void TopicTracker::Ask() { ++question_; }
 
 void TopicTracker::Drain() {
   for (Partition& partition : partitions_) partition.bound.reset();

@@ -117,7 +117,7 @@ class TopicTracker {
   bool IsDraining() const;
   // Whether the partition has no record of the generation left.
   bool IsDrained(const Partition& partition) const;
-  void Ask();
+  void Ask() { ++question_; }
   void Drain();
   void LearnMissing();
   void Begin(const TopicView& view, std::vector<UpdateEvent>* events);

@@ -32,6 +32,7 @@ constexpr size_t kHeaderBytes = 32;   // the name follows, with zeros up to a mu
 constexpr size_t kChecksumBytes = 8;  // of all bytes before it, at the end
 constexpr size_t kFixedBytes = kHeaderBytes + kChecksumBytes;
 
+constexpr size_t kHugectrRowBytesAt = 4;  // u32
 constexpr size_t kHugectrHeaderBytes = 8;
 
 constexpr char kReasonPayload[] = "hps/park_reason";
@@ -134,7 +135,7 @@ absl::StatusOr<UpdateMessage> DecodeHugectr(std::span<const std::byte> payload,
   }
   const auto body = payload.subspan(kHugectrHeaderBytes);
   if (body.empty()) return UpdateMessage{};  // a beacon
-  const uint64_t row_bytes = LoadLittleEndian<uint32_t>(payload.data() + 4);
+  const uint64_t row_bytes = LoadLittleEndian<uint32_t>(payload.data() + kHugectrRowBytesAt);
   if (row_bytes != spec.row_bytes()) {
     return Parked(ParkReason::kWrongShape,
                   absl::StrCat("the message has rows of ", row_bytes, " bytes; table '", spec.name,
@@ -185,6 +186,19 @@ absl::StatusOr<UpdateMessage> DecodeUpdate(std::span<const std::byte> payload,
   if (magic == kHugectrMagic) return DecodeHugectr(payload, spec);
   return Parked(ParkReason::kUnknownFormat,
                 "the message begins with neither \"HPSU\" nor \"HCTR\"");
+}
+
+uint64_t PayloadRows(std::span<const std::byte> payload) {
+  const std::string_view text = AsText(payload);
+  if (text.starts_with(kMagic) && payload.size() >= kFixedBytes) {
+    const uint64_t room = (payload.size() - kFixedBytes) / sizeof(Key);
+    return std::min<uint64_t>(LoadLittleEndian<uint32_t>(&payload[kCountAt]), room);
+  }
+  if (text.starts_with(kHugectrMagic) && payload.size() >= kHugectrHeaderBytes) {
+    const uint64_t row_bytes = LoadLittleEndian<uint32_t>(&payload[kHugectrRowBytesAt]);
+    return (payload.size() - kHugectrHeaderBytes) / (sizeof(Key) + row_bytes);
+  }
+  return 0;
 }
 
 size_t EncodedUpdateBytes(const TableSpec& spec, UpdateKind kind, size_t count) {

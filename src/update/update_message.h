@@ -10,7 +10,7 @@
 // twice the last row counts.
 //
 // The functions keep no state and allocate only for errors. Nothing of a message is believed before
-// it has been checked; the checksum is checked before the fields are.
+// it has been checked, except by PayloadRows; the checksum is checked before the fields are.
 #pragma once
 
 #include <cstddef>
@@ -70,6 +70,10 @@ struct UpdateMessage {
 // Errors: INVALID_ARGUMENT with a ParkReason; says what was expected and found.
 absl::StatusOr<UpdateMessage> DecodeUpdate(std::span<const std::byte> payload,
                                            const TableSpec& spec);
+
+// The number of rows that a message says it has, for rate limits. The message is not checked, so
+// the number may be wrong, but it is never more than the message has room for.
+uint64_t PayloadRows(std::span<const std::byte> payload);
 
 // Bytes of a message of format 1 for `count` keys of the table.
 size_t EncodedUpdateBytes(const TableSpec& spec, UpdateKind kind, size_t count);

@@ -248,5 +248,25 @@ TEST(UpdateMessageTest, KeysOfOtherPartitionsAreFound) {
   EXPECT_TRUE(CheckPartition(message, 4, 7).ok());
 }
 
+TEST(UpdateMessageTest, PayloadRowsCountsBothFormats) {
+  for (const size_t count : {0, 1, 33})
+    EXPECT_EQ(PayloadRows(AsBytes(Upsert(Spec(), std::vector<Key>(count, 7)))), count);
+  std::string hugectr("HCTR\x08\0\0\0", 8);
+  EXPECT_EQ(PayloadRows(AsBytes(hugectr)), 0u);
+  hugectr += std::string(5 * 16, 'x');
+  EXPECT_EQ(PayloadRows(AsBytes(hugectr)), 5u);
+}
+
+TEST(UpdateMessageTest, DamagedMessagesHaveNoMoreRowsThanRoom) {
+  std::string message = Upsert(Spec(), {7, 7, 7});
+  StoreLittleEndian<uint32_t>(&message[12], UINT32_MAX);
+  EXPECT_LE(PayloadRows(AsBytes(message)), message.size() / sizeof(Key));
+  EXPECT_EQ(PayloadRows(AsBytes(message).first(39)), 0u);
+  EXPECT_EQ(PayloadRows({}), 0u);
+  EXPECT_EQ(PayloadRows(AsBytes(std::string_view("HCTR"))), 0u);
+  EXPECT_EQ(PayloadRows(AsBytes(std::string_view("something else that is long enough to read"))),
+            0u);
+}
+
 }  // namespace
 }  // namespace hps

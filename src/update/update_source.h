@@ -40,9 +40,6 @@ struct UpdateSubscription {
   // Empty: `start` decides. A topic that does not exist yet is then read from its beginning.
   std::vector<StreamPosition> positions{};
   UpdateStart start{};
-  // The generation of the first record if there are no positions. A table whose earlier positions
-  // are void (a new import) continues the count of its topic or begins with 1.
-  uint16_t generation = 1;
 };
 
 // One message of the stream. Owns its payload; movable.
@@ -123,11 +120,10 @@ class UpdateSource {
   // act. Poll may be called again.
   virtual absl::StatusOr<UpdateBatch> Poll(Deadline deadline) = 0;
 
-  // Stops and restarts the delivery of one partition, or of all, also those to
-  // come, with kAllPartitions. A paused partition keeps its position. Errors: NOT_FOUND.
+  // Stops or restarts the delivery of one partition, or of all, also those to come, with
+  // kAllPartitions. A paused partition keeps its position. Errors: NOT_FOUND.
   static constexpr uint32_t kAllPartitions = UINT32_MAX;
-  virtual absl::Status Pause(std::string_view table, uint32_t partition) = 0;
-  virtual absl::Status Resume(std::string_view table, uint32_t partition) = 0;
+  virtual absl::Status SetPaused(std::string_view table, uint32_t partition, bool is_paused) = 0;
 
   // Tells the stream what has been applied, for lag tools and for Committed. Never waits; a hint
   // may be lost. Reading never begins there. Errors: NOT_FOUND.

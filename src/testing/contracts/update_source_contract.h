@@ -281,9 +281,9 @@ TEST_P(UpdateSourceContract, RetentionThatPassesWhileAPartitionIsPaused) {
   NewSource(2);
   ASSERT_TRUE(Subscribe().ok());
   ASSERT_TRUE(PollRecords(2));
-  ASSERT_TRUE(source_->Pause(table_, 0).ok());
+  ASSERT_TRUE(source_->SetPaused(table_, 0, true).ok());
   stream_->Expire(table_, 0, 8);
-  ASSERT_TRUE(source_->Resume(table_, 0).ok());
+  ASSERT_TRUE(source_->SetPaused(table_, 0, false).ok());
   ASSERT_TRUE(PollUntil([&] { return !texts_.empty() && texts_.back() == "0:1:9=r9"; }));
   // Records that the source held already may still come.
   if (events_.size() == 2) {
@@ -361,7 +361,7 @@ TEST_P(UpdateSourceContract, APausedPartitionGivesNothingAndLosesNothing) {
   for (int round = 0; round < 5; ++round) {
     AppendMany(0, static_cast<uint64_t>(round) * 10, 10);
     AppendMany(1, static_cast<uint64_t>(round) * 10, 10);
-    ASSERT_TRUE(source_->Pause(table_, 0).ok());
+    ASSERT_TRUE(source_->SetPaused(table_, 0, true).ok());
     const auto count_of = [&](char partition) {
       return static_cast<uint64_t>(std::count_if(
           texts_.begin(), texts_.end(), [&](const auto& text) { return text[0] == partition; }));
@@ -369,7 +369,7 @@ TEST_P(UpdateSourceContract, APausedPartitionGivesNothingAndLosesNothing) {
     const uint64_t before = count_of('0');
     ASSERT_TRUE(PollUntil([&] { return count_of('1') == static_cast<uint64_t>(round) * 10 + 10; }));
     EXPECT_EQ(count_of('0'), before);
-    ASSERT_TRUE(source_->Resume(table_, 0).ok());
+    ASSERT_TRUE(source_->SetPaused(table_, 0, false).ok());
     // Paused again in the middle of what was fetched.
     ASSERT_TRUE(PollUntil([&] { return count_of('0') > before; }));
   }
@@ -386,16 +386,16 @@ TEST_P(UpdateSourceContract, APausedPartitionGivesNothingAndLosesNothing) {
 
 TEST_P(UpdateSourceContract, PausingAllPartitionsCoversThoseToCome) {
   ASSERT_TRUE(Subscribe().ok());
-  ASSERT_TRUE(source_->Pause(table_, UpdateSource::kAllPartitions).ok());
+  ASSERT_TRUE(source_->SetPaused(table_, UpdateSource::kAllPartitions, true).ok());
   stream_->MakeTopic(table_, 1);
   AppendMany(0, 0, 3);
   ASSERT_TRUE(PollUntil([&] { return !source_->Statistics().partitions.empty(); }));
   EXPECT_TRUE(source_->Statistics().partitions[0].paused);
   EXPECT_EQ(texts_.size(), events_.size());
-  ASSERT_TRUE(source_->Resume(table_, UpdateSource::kAllPartitions).ok());
+  ASSERT_TRUE(source_->SetPaused(table_, UpdateSource::kAllPartitions, false).ok());
   ASSERT_TRUE(PollRecords(3));
-  EXPECT_EQ(source_->Pause(table_, 1).code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(source_->Resume("no/table", 0).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(source_->SetPaused(table_, 1, true).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(source_->SetPaused("no/table", 0, false).code(), absl::StatusCode::kNotFound);
 }
 
 TEST_P(UpdateSourceContract, StatisticsSayHowFarItIs) {
@@ -420,7 +420,7 @@ TEST_P(UpdateSourceContract, StatisticsShowTheLagOfAPausedPartition) {
   AppendMany(0, 0, 10);
   ASSERT_TRUE(Subscribe().ok());
   ASSERT_TRUE(PollRecords(10));
-  ASSERT_TRUE(source_->Pause(table_, UpdateSource::kAllPartitions).ok());
+  ASSERT_TRUE(source_->SetPaused(table_, UpdateSource::kAllPartitions, true).ok());
   for (const uint64_t end : {20, 30}) {
     AppendMany(0, end - 10, 10);
     stream_->Settle();

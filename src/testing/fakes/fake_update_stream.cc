@@ -115,13 +115,11 @@ class FakeUpdateSource final : public UpdateSource {
     }
   }
 
-  absl::Status Pause(std::string_view table, uint32_t partition) override {
-    return SetPaused(table, partition, true);
+  absl::Status SetPaused(std::string_view table, uint32_t partition, bool is_paused) override {
+    MutexLock lock(stream_.mutex_);
+    HPS_ASSIGN_OR_RETURN(TopicTracker* const tracker, Find(table));
+    return tracker->SetPaused(partition, is_paused);
   }
-  absl::Status Resume(std::string_view table, uint32_t partition) override {
-    return SetPaused(table, partition, false);
-  }
-
   absl::Status CommitHint(std::string_view table,
                           std::span<const StreamPosition> positions) override {
     MutexLock lock(stream_.mutex_);
@@ -179,12 +177,6 @@ class FakeUpdateSource final : public UpdateSource {
       return absl::NotFoundError(absl::StrCat("not subscribed: ", std::string(table)));
     }
     return &found->second;
-  }
-
-  absl::Status SetPaused(std::string_view table, uint32_t partition, bool is_paused) {
-    MutexLock lock(stream_.mutex_);
-    HPS_ASSIGN_OR_RETURN(TopicTracker* const tracker, Find(table));
-    return tracker->SetPaused(partition, is_paused);
   }
 
   // What can be had without waiting. Events come first; one that follows a record ends the batch.

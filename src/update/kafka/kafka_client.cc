@@ -162,8 +162,6 @@ absl::Status KafkaClient::Configure(rd_kafka_conf_t* conf) {
   return absl::OkStatus();
 }
 
-KafkaClient::~KafkaClient() = default;
-
 void KafkaClient::TakeError(rd_kafka_resp_err_t error, std::string_view why) {
   const absl::Status status = KafkaStatus(error, "Kafka brokers " + options_.brokers, why);
   // One missing broker of several is not an error of the stream.
@@ -216,13 +214,6 @@ absl::StatusOr<std::map<std::string, KafkaTopic>> KafkaClient::AskTopics(Duratio
   }
   rd_kafka_metadata_destroy(found);
   return topics;
-}
-
-absl::StatusOr<std::vector<uint64_t>> KafkaClient::AskOffsets(const std::string& topic,
-                                                              uint32_t partition_count,
-                                                              int64_t time_ms, Duration timeout) {
-  return AskOffsets(topic, KafkaTopic{.partition_count = partition_count}.with_leader(), time_ms,
-                    timeout);
 }
 
 absl::StatusOr<std::vector<uint64_t>> KafkaClient::AskOffsets(const std::string& topic,

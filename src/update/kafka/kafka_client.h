@@ -34,6 +34,11 @@ uint32_t ProducerPartitions(const rd_kafka_message_t& message);
 absl::Status KafkaStatus(rd_kafka_resp_err_t error, std::string_view what,
                          std::string_view why = {});
 
+// Whether an operator has to act: credentials or permissions.
+inline bool NeedsAnOperator(const absl::Status& status) {
+  return absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status);
+}
+
 // As librdkafka takes time-outs: rounded up, 0 for what has passed.
 int KafkaMilliseconds(Duration timeout);
 
@@ -47,6 +52,7 @@ struct KafkaClose {
   }
 };
 using KafkaPartitionList = std::unique_ptr<rd_kafka_topic_partition_list_t, KafkaClose>;
+using KafkaQueue = std::unique_ptr<rd_kafka_queue_t, KafkaClose>;
 using KafkaMessage = std::unique_ptr<rd_kafka_message_t, KafkaClose>;
 
 inline KafkaPartitionList NewKafkaPartitionList(size_t room = 0) {
@@ -83,7 +89,6 @@ class KafkaClient {
 
   KafkaClient(const KafkaClient&) = delete;
   KafkaClient& operator=(const KafkaClient&) = delete;
-  ~KafkaClient();
 
   rd_kafka_t* handle() const { return handle_.get(); }
 
@@ -106,10 +111,6 @@ class KafkaClient {
   absl::StatusOr<std::vector<uint64_t>> AskOffsets(const std::string& topic,
                                                    std::span<const uint32_t> partitions,
                                                    int64_t time_ms, Duration timeout);
-  // Of partitions 0 to partition_count - 1.
-  absl::StatusOr<std::vector<uint64_t>> AskOffsets(const std::string& topic,
-                                                   uint32_t partition_count, int64_t time_ms,
-                                                   Duration timeout);
 
  private:
   explicit KafkaClient(Options options) : options_(std::move(options)) {}

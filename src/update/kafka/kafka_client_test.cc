@@ -63,17 +63,19 @@ TEST(KafkaClient, AsksForOffsets) {
   TestKafkaBrokers& kafka = TestKafkaBrokers::Shared();
   kafka.MakeTopic("hps_et.client.offsets", 2);
   const auto client = MakeClient();
+  const std::vector<uint32_t> partitions = {0, 1}, one_too_many = {0, 1, 2};
   for (const int64_t time : {KafkaClient::kLow, KafkaClient::kHigh}) {
-    const auto offsets = client->AskOffsets("hps_et.client.offsets", 2, time, kTimeout);
+    const auto offsets = client->AskOffsets("hps_et.client.offsets", partitions, time, kTimeout);
     ASSERT_TRUE(offsets.ok()) << offsets.status();
     EXPECT_EQ(*offsets, (std::vector<uint64_t>{0, 0}));
   }
-  const auto offsets = client->AskOffsets("hps_et.client.offsets", 2, 1, kTimeout);
+  const auto offsets = client->AskOffsets("hps_et.client.offsets", partitions, 1, kTimeout);
   ASSERT_TRUE(offsets.ok()) << offsets.status();
   EXPECT_EQ(*offsets, std::vector<uint64_t>(2, KafkaClient::kNoOffset));
-  EXPECT_FALSE(
-      client->AskOffsets("hps_et.client.offsets", 3, KafkaClient::kLow, std::chrono::seconds(1))
-          .ok());
+  EXPECT_FALSE(client
+                   ->AskOffsets("hps_et.client.offsets", one_too_many, KafkaClient::kLow,
+                                std::chrono::seconds(1))
+                   .ok());
 }
 
 TEST(KafkaClient, ErrorsHaveTheCodesOfTheirKind) {

@@ -32,15 +32,6 @@ KafkaClient::Options ClientOptions(const SharedGroupOptions& options) {
                     {"allow.auto.create.topics", "false"}}};
 }
 
-void ReleaseMessage(void* owned) {
-  rd_kafka_message_destroy(static_cast<rd_kafka_message_t*>(owned));
-}
-
-bool MustBeMended(const absl::Status& status) {
-  return status.code() == absl::StatusCode::kPermissionDenied ||
-         status.code() == absl::StatusCode::kUnauthenticated;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SharedGroup>> MakeKafkaGroup(const SharedGroupOptions& options) {
@@ -79,7 +70,7 @@ absl::StatusOr<std::vector<UpdateRecord>> KafkaGroup::Poll(size_t records_max, D
     if (message == nullptr) break;
     if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
       const absl::Status error = KafkaStatus(message->err, "the shared group of the update stream");
-      if (MustBeMended(error)) return error;
+      if (NeedsAnOperator(error)) return error;
       continue;  // of a topic that is missing, or of brokers that are away
     }
     const std::optional<std::string> table = TableOfTopic(rd_kafka_topic_name(message->rkt));
@@ -92,7 +83,9 @@ absl::StatusOr<std::vector<UpdateRecord>> KafkaGroup::Poll(size_t records_max, D
                        .offset = static_cast<uint64_t>(message->offset)};
     record.partition_count = ProducerPartitions(*message);
     record.payload = {static_cast<const std::byte*>(message->payload), message->len};
-    record.owner = UpdateRecord::Owner(message.release(), ReleaseMessage);
+    record.owner = UpdateRecord::Owner(message.release(), [](void* owned) {
+      rd_kafka_message_destroy(static_cast<rd_kafka_message_t*>(owned));
+    });
     records.push_back(std::move(record));
   }
   return records;

@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/logging.h"
 #include "base/macros.h"
-#include "update/payload_rows.h"
 #include "update/update_message.h"
 
 namespace hps {
@@ -55,14 +54,12 @@ KafkaClient::Options ClientOptions(const KafkaSourceOptions& options) {
 // Owns the payload of a record.
 struct Held {
   KafkaMessage message;
-  std::atomic<size_t>& memory_bytes;
-
-  size_t bytes() const { return message->len; }
+  RecordLimits& limits;
 };
 
 void Release(void* owned) {
   const std::unique_ptr<Held> held(static_cast<Held*>(owned));
-  held->memory_bytes.fetch_sub(held->bytes(), std::memory_order_relaxed);
+  held->limits.Release(held->message->len);
 }
 
 uint16_t GenerationOf(const rd_kafka_topic_partition_t& committed) {
@@ -75,9 +72,18 @@ uint16_t GenerationOf(const rd_kafka_topic_partition_t& committed) {
   return static_cast<uint16_t>(std::min<uint32_t>(generation, UINT16_MAX));
 }
 
-bool NeedsAnOperator(const absl::Status& status) {
-  return status.code() == absl::StatusCode::kPermissionDenied ||
-         status.code() == absl::StatusCode::kUnauthenticated;
+void Drain(KafkaQueue queue) {
+  if (queue == nullptr) return;
+  rd_kafka_queue_forward(queue.get(), nullptr);
+  while (KafkaMessage(rd_kafka_consume_queue(queue.get(), 0)) != nullptr) {
+  }
+}
+
+void TakeAssignError(const std::string& name, rd_kafka_error_t* error) {
+  if (error == nullptr) return;
+  LogError(absl::StrCat("topic '", name, "': librdkafka does not assign its partitions: ",
+                        rd_kafka_error_string(error)));
+  rd_kafka_error_destroy(error);
 }
 
 }  // namespace
@@ -98,39 +104,22 @@ absl::StatusOr<std::unique_ptr<UpdateSource>> KafkaSource::Make(const KafkaSourc
 absl::Status KafkaSource::Connect() {
   HPS_ASSIGN_OR_RETURN(client_, KafkaClient::Make(ClientOptions(options_)));
   HPS_RETURN_IF_ERROR(KafkaStatus(rd_kafka_poll_set_consumer(client_->handle()), "Kafka consumer"));
-  messages_.reset(rd_kafka_queue_get_consumer(client_->handle()));
-  rd_kafka_queue_cb_event_enable(
-      messages_.get(),
-      [](rd_kafka_t*, void* self) {
-        auto& source = *static_cast<KafkaSource*>(self);
-        MutexLock lock(source.arrival_mutex_);
-        source.has_arrived_ = true;
-        source.arrival_.NotifyAll();
-      },
-      this);
+  arrival_ = std::make_unique<MessageArrival>(*client_);
   HPS_ASSIGN_OR_RETURN(watcher_, TopicWatcher::Start(*client_, options_.look_every));
   return absl::OkStatus();
 }
 
 KafkaSource::~KafkaSource() {
   watcher_.reset();
-  if (messages_ != nullptr) rd_kafka_queue_cb_event_enable(messages_.get(), nullptr, nullptr);
-  messages_.reset();
-  HPS_CHECK(memory_bytes_.load() == 0);  // records are destroyed before their source
+  arrival_.reset();
+  HPS_CHECK(limits_.memory_bytes() == 0);  // records are destroyed before their source
   if (client_ == nullptr) return;
   rd_kafka_consumer_close(client_->handle());
   MutexLock lock(mutex_);
   for (auto& [name, topic] : topics_) {
-    for (Queue& queue : topic.queues) left_queues_.push_back(std::move(queue));
+    for (KafkaQueue& queue : topic.queues) left_queues_.push_back(std::move(queue));
   }
-  for (Queue& queue : left_queues_) Drain(std::move(queue));
-}
-
-void KafkaSource::Drain(Queue queue) {
-  if (queue == nullptr) return;
-  rd_kafka_queue_forward(queue.get(), nullptr);
-  while (KafkaMessage(rd_kafka_consume_queue(queue.get(), 0)) != nullptr) {
-  }
+  for (KafkaQueue& queue : left_queues_) Drain(std::move(queue));
 }
 
 absl::StatusOr<KafkaSource::Topic*> KafkaSource::Find(std::string_view table) {
@@ -175,14 +164,6 @@ absl::Status KafkaSource::SetPaused(std::string_view table, uint32_t partition, 
   return absl::OkStatus();
 }
 
-absl::Status KafkaSource::Pause(std::string_view table, uint32_t partition) {
-  return SetPaused(table, partition, true);
-}
-
-absl::Status KafkaSource::Resume(std::string_view table, uint32_t partition) {
-  return SetPaused(table, partition, false);
-}
-
 absl::StatusOr<UpdateBatch> KafkaSource::Poll(Deadline deadline) {
   UpdateBatch batch;
   while (true) {
@@ -190,34 +171,16 @@ absl::StatusOr<UpdateBatch> KafkaSource::Poll(Deadline deadline) {
       MutexLock lock(mutex_);
       LearnAnswers();
       SendHints();
-      HPS_RETURN_IF_ERROR(OperatorError());
+      HPS_RETURN_IF_ERROR(std::exchange(error_, absl::OkStatus()));
+      if (absl::Status health = client_->health(); NeedsAnOperator(health)) return health;
       if (!events_.empty()) {
         batch.events = std::exchange(events_, {});
         return batch;
       }
     }
     const Deadline slice = std::min(deadline, RealClock().Now() + kSlice);
-    if (WaitForRoom(slice)) Collect(slice, &batch);
+    if (limits_.WaitForRoom(slice)) Collect(slice, &batch);
     if (!batch.records.empty() || RealClock().Now() >= deadline) return batch;
-  }
-}
-
-absl::Status KafkaSource::OperatorError() {
-  absl::Status error = std::exchange(error_, absl::OkStatus());
-  if (error.ok()) error = client_->health();
-  return NeedsAnOperator(error) ? error : absl::OkStatus();
-}
-
-// Whether limits let a record pass now; waits for that until `deadline`.
-bool KafkaSource::WaitForRoom(Deadline deadline) {
-  MutexLock lock(mutex_);
-  while (true) {
-    const TimePoint ready = std::max(rows_.ready(), bytes_.ready());
-    const bool has_room = memory_bytes_.load(std::memory_order_relaxed) < options_.memory_bytes_max;
-    const TimePoint now = RealClock().Now();
-    if (has_room && ready <= now) return true;
-    if (now >= deadline) return false;
-    never_.WaitUntil(mutex_, has_room ? std::min(ready, deadline) : deadline);
   }
 }
 
@@ -268,13 +231,6 @@ void KafkaSource::Unassign(const std::string& name, Topic& topic, uint32_t parti
   topic.queues[partition].reset();
 }
 
-void KafkaSource::TakeAssignError(const std::string& name, rd_kafka_error_t* error) {
-  if (error == nullptr) return;
-  LogError(absl::StrCat("topic '", name, "': librdkafka does not assign its partitions: ",
-                        rd_kafka_error_string(error)));
-  rd_kafka_error_destroy(error);
-}
-
 void KafkaSource::Collect(Deadline deadline, UpdateBatch* batch) {
   size_t bytes = 0;
   while (batch->records.size() < options_.batch_records_max && bytes < options_.batch_bytes_max) {
@@ -286,7 +242,7 @@ void KafkaSource::Collect(Deadline deadline, UpdateBatch* batch) {
         RestartStuck();
       }
       WakeFetching();
-      WaitForMessages(deadline);
+      arrival_->WaitUntil(deadline);
       continue;
     }
     const size_t record_count = batch->records.size();
@@ -295,7 +251,7 @@ void KafkaSource::Collect(Deadline deadline, UpdateBatch* batch) {
     if (batch->records.size() > record_count) bytes += batch->records.back().payload.size();
     // An event comes after the records before it.
     if (!events_.empty()) return;
-    if (std::max(rows_.ready(), bytes_.ready()) > RealClock().Now()) return;
+    if (!limits_.RatesLetPass()) return;
   }
 }
 
@@ -334,11 +290,18 @@ void KafkaSource::RestartStuck() {
 // `prefetch_bytes_max` bytes would be read per second. A question to a broker wakes its thread.
 // REQUIRES: librdkafka has no message for us.
 void KafkaSource::WakeFetching() {
+  // By topic: assigned partitions that have records for us at the brokers.
   std::map<std::string, std::vector<uint32_t>> behind;
   {
     MutexLock lock(mutex_);
     if (RealClock().Now() < next_wake_) return;
-    behind = PartitionsBehind();
+    for (const auto& [name, topic] : topics_) {
+      const std::vector<uint64_t> ends = watcher_->ends(name);
+      const auto& read = topic.tracker.partitions();
+      for (uint32_t i = 0; i < std::min({ends.size(), read.size(), topic.queues.size()}); ++i) {
+        if (topic.queues[i] != nullptr && ends[i] > read[i].next) behind[name].push_back(i);
+      }
+    }
   }
   for (const auto& [topic, partitions] : behind) {
     if (client_->AskOffsets(topic, partitions, KafkaClient::kHigh, kSlice).ok()) continue;
@@ -346,25 +309,6 @@ void KafkaSource::WakeFetching() {
     next_wake_ = RealClock().Now() + kWakeRest;  // others must not wait for a broker that is down
     return;
   }
-}
-
-// By topic: assigned partitions that have records for us at the brokers.
-std::map<std::string, std::vector<uint32_t>> KafkaSource::PartitionsBehind() const {
-  std::map<std::string, std::vector<uint32_t>> behind;
-  for (const auto& [name, topic] : topics_) {
-    const std::vector<uint64_t> ends = watcher_->ends(name);
-    const auto& read = topic.tracker.partitions();
-    for (uint32_t i = 0; i < std::min({ends.size(), read.size(), topic.queues.size()}); ++i) {
-      if (topic.queues[i] != nullptr && ends[i] > read[i].next) behind[name].push_back(i);
-    }
-  }
-  return behind;
-}
-
-void KafkaSource::WaitForMessages(Deadline deadline) {
-  MutexLock lock(arrival_mutex_);
-  while (!has_arrived_ && arrival_.WaitUntil(arrival_mutex_, deadline)) continue;
-  has_arrived_ = false;
 }
 
 void KafkaSource::TakeMessage(KafkaMessage message, UpdateBatch* batch) {
@@ -426,15 +370,9 @@ void KafkaSource::TakeRecord(const std::string& name, Topic& topic, KafkaMessage
   record.time_ms = kind == RD_KAFKA_TIMESTAMP_NOT_AVAILABLE ? 0 : std::max<int64_t>(time_ms, 0);
   record.partition_count = producer_partitions;
   record.payload = {static_cast<const std::byte*>(message->payload), message->len};
-  const size_t bytes = message->len;
-  memory_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-  auto held = std::make_unique<Held>(Held{std::move(message), memory_bytes_});
+  limits_.Take(record.payload);
+  auto held = std::make_unique<Held>(Held{std::move(message), limits_});
   record.owner = UpdateRecord::Owner(held.release(), Release);
-  const TimePoint now = RealClock().Now();
-  if (options_.rows_per_second_max > 0) rows_.Take(PayloadRows(record.payload), now);
-  bytes_.Take(bytes, now);
-  ++records_given_;
-  bytes_given_ += bytes;
   batch->records.push_back(std::move(record));
 }
 
@@ -502,8 +440,8 @@ UpdateSourceStatistics KafkaSource::Statistics() const {
   statistics.health = client_->health();
   if (statistics.health.ok()) statistics.health = watcher_->health();
   MutexLock lock(mutex_);
-  statistics.records = records_given_;
-  statistics.bytes = bytes_given_;
+  statistics.records = limits_.records_given();
+  statistics.bytes = limits_.bytes_given();
   for (const auto& [name, topic] : topics_) {
     const TopicTracker& tracker = topic.tracker;
     if (tracker.is_missing()) statistics.missing_topics.push_back(tracker.table());
@@ -511,12 +449,10 @@ UpdateSourceStatistics KafkaSource::Statistics() const {
     ends.resize(std::max(ends.size(), tracker.partitions().size()));
     for (uint32_t i = 0; i < tracker.partitions().size(); ++i) {
       const TopicTracker::Partition& partition = tracker.partitions()[i];
-      int64_t low = 0, high = 0;
-      const bool is_known =
-          rd_kafka_get_watermark_offsets(client_->handle(), name.c_str(), static_cast<int32_t>(i),
-                                         &low, &high) == RD_KAFKA_RESP_ERR_NO_ERROR &&
-          high >= 0;
-      const uint64_t end = is_known ? static_cast<uint64_t>(high) : 0;
+      int64_t low = 0, high = 0;  // negative: not known
+      rd_kafka_get_watermark_offsets(client_->handle(), name.c_str(), static_cast<int32_t>(i), &low,
+                                     &high);
+      const auto end = static_cast<uint64_t>(std::max<int64_t>(high, 0));
       statistics.partitions.push_back(
           {.table = tracker.table(),
            .position = {i, tracker.generation(), partition.next},

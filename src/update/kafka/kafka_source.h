@@ -6,7 +6,6 @@
 // when batches are consumed.) A TopicWatcher asks the brokers, so that Poll waits for records only.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -15,8 +14,9 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "base/rate_limiter.h"
 #include "update/kafka/kafka_client.h"
+#include "update/kafka/message_arrival.h"
+#include "update/kafka/record_limits.h"
 #include "update/kafka/topic_watcher.h"
 #include "update/kafka_source_options.h"
 #include "update/topic_tracker.h"
@@ -35,8 +35,7 @@ class KafkaSource final : public UpdateSource {
   absl::Status Subscribe(const UpdateSubscription& subscription) override;
   absl::Status Unsubscribe(std::string_view table) override;
   absl::StatusOr<UpdateBatch> Poll(Deadline deadline) override;
-  absl::Status Pause(std::string_view table, uint32_t partition) override;
-  absl::Status Resume(std::string_view table, uint32_t partition) override;
+  absl::Status SetPaused(std::string_view table, uint32_t partition, bool is_paused) override;
   absl::Status CommitHint(std::string_view table,
                           std::span<const StreamPosition> positions) override;
   absl::StatusOr<std::vector<StreamPosition>> Committed(std::string_view table,
@@ -44,7 +43,6 @@ class KafkaSource final : public UpdateSource {
   UpdateSourceStatistics Statistics() const override;
 
  private:
-  using Queue = std::unique_ptr<rd_kafka_queue_t, KafkaClose>;
   struct Topic {
     explicit Topic(const UpdateSubscription& subscription) : tracker(subscription) {}
 
@@ -59,31 +57,21 @@ class KafkaSource final : public UpdateSource {
     };
     std::vector<Waiting> waiting{};
     // By partition: its queue in librdkafka; null if it is not assigned.
-    std::vector<Queue> queues{};
+    std::vector<KafkaQueue> queues{};
     std::map<uint32_t, StreamPosition> hints{};  // that the brokers do not have yet
   };
 
-  explicit KafkaSource(const KafkaSourceOptions& options)
-      : options_(options),
-        rows_(options.rows_per_second_max, std::chrono::seconds(1)),
-        bytes_(options.bytes_per_second_max, std::chrono::seconds(1)) {}
+  explicit KafkaSource(const KafkaSourceOptions& options) : options_(options), limits_(options) {}
 
   absl::Status Connect();
   absl::StatusOr<Topic*> Find(std::string_view table) HPS_REQUIRES(mutex_);
-  absl::Status SetPaused(std::string_view table, uint32_t partition, bool is_paused);
   void LearnAnswers() HPS_REQUIRES(mutex_);
   void Follow(const std::string& name, Topic& topic) HPS_REQUIRES(mutex_);
   void Assign(const std::string& name, Topic& topic) HPS_REQUIRES(mutex_);
   void Unassign(const std::string& name, Topic& topic, uint32_t partition) HPS_REQUIRES(mutex_);
-  static void Drain(Queue queue);
-  static void TakeAssignError(const std::string& name, rd_kafka_error_t* error);
   void SendHints() HPS_REQUIRES(mutex_);
-  absl::Status OperatorError() HPS_REQUIRES(mutex_);
   void RestartStuck() HPS_REQUIRES(mutex_);
   void WakeFetching();
-  std::map<std::string, std::vector<uint32_t>> PartitionsBehind() const HPS_REQUIRES(mutex_);
-  bool WaitForRoom(Deadline deadline);
-  void WaitForMessages(Deadline deadline);
   void Collect(Deadline deadline, UpdateBatch* batch);
   void TakeMessage(KafkaMessage message, UpdateBatch* batch) HPS_REQUIRES(mutex_);
   void TakeRecord(const std::string& name, Topic& topic, KafkaMessage message, UpdateBatch* batch)
@@ -91,30 +79,19 @@ class KafkaSource final : public UpdateSource {
   void TakeError(Topic& topic, const rd_kafka_message_t& message) HPS_REQUIRES(mutex_);
 
   const KafkaSourceOptions options_;
+  RecordLimits limits_;
   std::unique_ptr<KafkaClient> client_;
   std::unique_ptr<TopicWatcher> watcher_;
-  // The consumer's messages come here. librdkafka 2.0.2 waits for them by the clock of the day: if
-  // that is set back by an hour, it waits for an hour. So Poll waits by itself.
-  Queue messages_;
-  Mutex arrival_mutex_;
-  CondVar arrival_;
-  bool has_arrived_ HPS_GUARDED_BY(arrival_mutex_) = false;
-  // Of records that Poll has given and that exist.
-  std::atomic<size_t> memory_bytes_{0};
+  std::unique_ptr<MessageArrival> arrival_;
 
   mutable Mutex mutex_;
-  CondVar never_;                                               // a wait for time to pass
   std::map<std::string, Topic> topics_ HPS_GUARDED_BY(mutex_);  // by topic's name
   std::set<std::string> tables_ HPS_GUARDED_BY(mutex_);  // ever subscribed: records refer to them
   // Of partitions that were read when their topic was deleted: librdkafka 2.0.2 never ends if
   // something is left in them (fixed in 2.6.1).
-  std::vector<Queue> left_queues_ HPS_GUARDED_BY(mutex_);
+  std::vector<KafkaQueue> left_queues_ HPS_GUARDED_BY(mutex_);
   std::vector<UpdateEvent> events_ HPS_GUARDED_BY(mutex_);  // of the next Poll
   absl::Status error_ HPS_GUARDED_BY(mutex_);               // that the next Poll returns
-  uint64_t records_given_ HPS_GUARDED_BY(mutex_) = 0;
-  uint64_t bytes_given_ HPS_GUARDED_BY(mutex_) = 0;
-  RateLimiter rows_ HPS_GUARDED_BY(mutex_);
-  RateLimiter bytes_ HPS_GUARDED_BY(mutex_);
   TimePoint next_hints_ HPS_GUARDED_BY(mutex_){};
   TimePoint next_stuck_ HPS_GUARDED_BY(mutex_){};
   TimePoint next_wake_ HPS_GUARDED_BY(mutex_){};

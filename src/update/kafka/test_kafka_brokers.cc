@@ -203,11 +203,12 @@ void TestKafkaBrokers::DeleteRecords(const std::string& topic, uint32_t partitio
 
 std::vector<uint64_t> TestKafkaBrokers::Ends(const std::string& topic, uint32_t partition_count) {
   absl::StatusOr<std::vector<uint64_t>> ends = absl::UnknownError("not asked");
+  const auto partitions = KafkaTopic{.partition_count = partition_count}.with_leader();
   RequireInTime(
       [&] {
         // The client asks the leaders that it knows, and learns of others by this question only.
         if (!admin_->AskTopics(kAnswerTimeout).ok()) return false;
-        ends = admin_->AskOffsets(topic, partition_count, KafkaClient::kHigh, kAnswerTimeout);
+        ends = admin_->AskOffsets(topic, partitions, KafkaClient::kHigh, kAnswerTimeout);
         return ends.ok();
       },
       absl::StrCat("topic ", topic, " has no leaders"));
