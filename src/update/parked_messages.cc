@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/descriptor.h"
 #include "base/logging.h"
 #include "base/macros.h"
 
@@ -44,21 +45,6 @@ absl::Status FileError(std::string_view what, const std::string& path) {
   return absl::ErrnoToStatus(errno,
                              absl::StrCat("parked messages: ", std::string(what), " ", path));
 }
-
-class File {
- public:
-  explicit File(int descriptor) : descriptor_(descriptor) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  int get() const { return descriptor_; }
-  int Release() { return std::exchange(descriptor_, -1); }
-
- private:
-  int descriptor_;
-};
 
 absl::Status WriteAt(int file, std::string_view bytes, uint64_t offset) {
   while (!bytes.empty()) {
@@ -199,9 +185,9 @@ absl::StatusOr<std::unique_ptr<ParkedMessages>> ParkedMessages::Open(const std::
                                                                      uint64_t bytes_max) {
   HPS_RETURN_IF_ERROR(MakeDirectory(store_path));
   const std::string path = FilePath(store_path);
-  File file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (file.get() < 0) return FileError("cannot open", path);
-  HPS_ASSIGN_OR_RETURN(const std::string bytes, ReadAll(file.get(), path));
+  Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (file.number() < 0) return FileError("cannot open", path);
+  HPS_ASSIGN_OR_RETURN(const std::string bytes, ReadAll(file.number(), path));
   const absl::StatusOr<Records> records = Split(bytes, path);
   if (absl::IsDataLoss(records.status())) {
     // A damaged file must not keep the store from being served.
@@ -213,14 +199,13 @@ absl::StatusOr<std::unique_ptr<ParkedMessages>> ParkedMessages::Open(const std::
   HPS_RETURN_IF_ERROR(records.status());
   uint64_t end = records->end;
   if (end == 0) {
-    HPS_RETURN_IF_ERROR(WriteAt(file.get(), kFileMagic, 0));
+    HPS_RETURN_IF_ERROR(WriteAt(file.number(), kFileMagic, 0));
     end = kFileMagic.size();
   }
-  if (ftruncate(file.get(), static_cast<off_t>(end)) != 0) return FileError("cannot shorten", path);
-  return std::unique_ptr<ParkedMessages>(new ParkedMessages(file.Release(), end, bytes_max));
+  if (ftruncate(file.number(), static_cast<off_t>(end)) != 0)
+    return FileError("cannot shorten", path);
+  return std::unique_ptr<ParkedMessages>(new ParkedMessages(std::move(file), end, bytes_max));
 }
-
-ParkedMessages::~ParkedMessages() { close(file_); }
 
 absl::Status ParkedMessages::Add(const ParkedMessage& message) {
   const MutexLock lock(mutex_);
@@ -233,10 +218,10 @@ absl::Status ParkedMessages::Add(const ParkedMessage& message) {
   }
   if (record.empty() || !fits(record.size())) record = Encode(message, false);
   if (!fits(record.size())) return absl::OkStatus();
-  const absl::Status written = WriteAt(file_, record, bytes_);
+  const absl::Status written = WriteAt(file_.number(), record, bytes_);
   if (!written.ok()) {
     // If this fails too, the next record overwrites what was left.
-    if (ftruncate(file_, static_cast<off_t>(bytes_)) != 0) return written;
+    if (ftruncate(file_.number(), static_cast<off_t>(bytes_)) != 0) return written;
     return written;
   }
   bytes_ += record.size();
@@ -250,12 +235,12 @@ std::array<uint64_t, kParkReasonCount> ParkedMessages::counts() const {
 
 absl::StatusOr<std::vector<ParkedMessage>> ReadParkedMessages(const std::string& store_path) {
   const std::string path = FilePath(store_path);
-  const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.number() < 0) {
     if (errno == ENOENT) return std::vector<ParkedMessage>();
     return FileError("cannot open", path);
   }
-  HPS_ASSIGN_OR_RETURN(const std::string bytes, ReadAll(file.get(), path));
+  HPS_ASSIGN_OR_RETURN(const std::string bytes, ReadAll(file.number(), path));
   HPS_ASSIGN_OR_RETURN(const Records records, Split(bytes, path));
   std::vector<ParkedMessage> messages;
   for (const std::string_view record : records.records) {
@@ -270,19 +255,21 @@ absl::Status ReplaceParkedMessages(const std::string& store_path,
   HPS_RETURN_IF_ERROR(MakeDirectory(store_path));
   const std::string path = FilePath(store_path);
   const std::string temporary = path + ".tmp";
-  const File file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (file.get() < 0) return FileError("cannot create", temporary);
+  const Descriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (file.number() < 0) return FileError("cannot create", temporary);
   uint64_t bytes = kFileMagic.size();
-  HPS_RETURN_IF_ERROR(WriteAt(file.get(), kFileMagic, 0));
+  HPS_RETURN_IF_ERROR(WriteAt(file.number(), kFileMagic, 0));
   for (const ParkedMessage& message : messages) {
     const std::string record = Encode(message, true);
-    HPS_RETURN_IF_ERROR(WriteAt(file.get(), record, bytes));
+    HPS_RETURN_IF_ERROR(WriteAt(file.number(), record, bytes));
     bytes += record.size();
   }
-  if (fsync(file.get()) != 0) return FileError("cannot write", temporary);
+  if (fsync(file.number()) != 0) return FileError("cannot write", temporary);
   if (rename(temporary.c_str(), path.c_str()) != 0) return FileError("cannot replace", path);
-  const File directory(open((store_path + "/parked").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (directory.get() < 0 || fsync(directory.get()) != 0) return FileError("cannot sync", path);
+  const Descriptor directory(
+      open((store_path + "/parked").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.number() < 0 || fsync(directory.number()) != 0)
+    return FileError("cannot sync", path);
   return absl::OkStatus();
 }
 

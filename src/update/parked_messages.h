@@ -13,10 +13,12 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/descriptor.h"
 #include "base/mutex.h"
 #include "hps/table_spec.h"
 #include "update/update_message.h"
@@ -42,7 +44,6 @@ class ParkedMessages {
   // Errors: those of the file system (PERMISSION_DENIED, RESOURCE_EXHAUSTED, ...).
   static absl::StatusOr<std::unique_ptr<ParkedMessages>> Open(const std::string& store_path,
                                                               uint64_t bytes_max);
-  ~ParkedMessages();
   ParkedMessages(const ParkedMessages&) = delete;
   ParkedMessages& operator=(const ParkedMessages&) = delete;
 
@@ -55,10 +56,10 @@ class ParkedMessages {
   std::array<uint64_t, kParkReasonCount> counts() const;
 
  private:
-  ParkedMessages(int file, uint64_t bytes, uint64_t bytes_max)
-      : file_(file), bytes_max_(bytes_max), bytes_(bytes) {}
+  ParkedMessages(Descriptor file, uint64_t bytes, uint64_t bytes_max)
+      : file_(std::move(file)), bytes_max_(bytes_max), bytes_(bytes) {}
 
-  const int file_;
+  const Descriptor file_;
   const uint64_t bytes_max_;
   mutable Mutex mutex_;
   uint64_t bytes_ HPS_GUARDED_BY(mutex_);  // of the file

@@ -20,6 +20,15 @@ size_t StepKeys(size_t row_bytes) {
   return keys < 8 ? keys : keys / 8 * 8;
 }
 
+void RunWith(ForkJoinTeam& team, size_t helpers, ForkJoinTeam::Work& work, size_t pieces) {
+  team.Call(helpers);
+  team.Open(work);
+  team.Publish(pieces);
+  while (team.RunOne()) {
+  }
+  team.Close();
+}
+
 }  // namespace
 
 class RowRefresh::StepFetch final : public ForkJoinTeam::Work {
@@ -42,12 +51,7 @@ class RowRefresh::StepFetch final : public ForkJoinTeam::Work {
     if (helpers.team == nullptr) {
       for (size_t piece = 0; piece < pieces; ++piece) RunPiece(piece);
     } else {
-      helpers.team->Call(std::min(helpers.count, pieces - 1));
-      helpers.team->Open(*this);
-      helpers.team->Publish(pieces);
-      while (helpers.team->RunOne()) {
-      }
-      helpers.team->Close();
+      RunWith(*helpers.team, std::min(helpers.count, pieces - 1), *this, pieces);
     }
     return Collect();
   }
@@ -111,12 +115,7 @@ absl::StatusOr<size_t> RowRefresh::Run(ForkJoinPool* teams, TimePoint until) {
     teams_ = teams;
     const ForkJoinLease team = teams->Acquire();
     const size_t pieces = kDrivers + (options_.beside ? 1 : 0);
-    team->Call(pieces - 1);
-    team->Open(*this);
-    team->Publish(pieces);
-    while (team->RunOne()) {
-    }
-    team->Close();
+    RunWith(*team, pieces - 1, *this, pieces);
   }
   {
     MutexLock lock(mutex_);
