@@ -8,7 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "base/macros.h"
 #include "cli/commands.h"
 #include "hps/store.h"
 #include "import/formats/npy_files.h"
@@ -21,63 +23,10 @@ constexpr size_t kChunkKeys = 16 << 10;
 // A command waits for a slow disk rather than print default rows.
 constexpr auto kTimeout = std::chrono::minutes(10);
 
-// Where rows go as they come, in the order of the keys.
-class RowSink {
- public:
-  virtual ~RowSink() = default;
-  // The next keys with their statuses and rows, packed. Errors: of what the rows are written to.
-  virtual absl::Status Append(std::span<const Key> keys, std::span<const KeyStatus> statuses,
-                              std::span<const float> rows) = 0;
-};
-
-class FileSink final : public RowSink {
- public:
-  explicit FileSink(NpyRowWriter& writer) : writer_(writer) {}
-  absl::Status Append(std::span<const Key>, std::span<const KeyStatus>,
-                      std::span<const float> rows) override {
-    return writer_.Append(rows);
-  }
-
- private:
-  NpyRowWriter& writer_;
-};
-
-class JsonSink final : public RowSink {
- public:
-  explicit JsonSink(JsonWriter& json) : json_(json) {}
-  absl::Status Append(std::span<const Key> keys, std::span<const KeyStatus>,
-                      std::span<const float> rows) override {
-    const size_t dim = keys.empty() ? 0 : rows.size() / keys.size();
-    for (size_t i = 0; i < keys.size(); ++i) {
-      json_.BeginArray();
-      for (const float element : rows.subspan(i * dim, dim)) json_.Value(element);
-      json_.EndArray();
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  JsonWriter& json_;
-};
-
-class TextSink final : public RowSink {
- public:
-  explicit TextSink(Output& output) : output_(output) {}
-  absl::Status Append(std::span<const Key> keys, std::span<const KeyStatus> statuses,
-                      std::span<const float> rows) override {
-    const size_t dim = keys.empty() ? 0 : rows.size() / keys.size();
-    for (size_t i = 0; i < keys.size(); ++i) {
-      std::string line = absl::StrCat(keys[i], " ", std::string(KeyStatusName(statuses[i])));
-      for (const float element : rows.subspan(i * dim, dim))
-        absl::StrAppend(&line, " ", FormatFloat(element));
-      output_.Line(line);
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  Output& output_;
-};
+// Takes the next keys, in their order, with their statuses and rows, packed. Errors: of what the
+// rows are written to.
+using AppendRows = absl::FunctionRef<absl::Status(
+    std::span<const Key> keys, std::span<const KeyStatus> statuses, std::span<const float> rows)>;
 
 // A session, and the one table of it that is asked.
 struct OpenTable {
@@ -88,20 +37,19 @@ struct OpenTable {
 
 absl::StatusOr<OpenTable> Open(Store& store, const LookupArguments& arguments, size_t key_count) {
   const std::string model = arguments.table.substr(0, arguments.table.find('/'));
-  auto session =
+  HPS_ASSIGN_OR_RETURN(
+      auto session,
       store.NewSession(model, {.device = arguments.device,
                                .output_dtype = Dtype::kFloat32,
-                               .keys_max = std::clamp<size_t>(key_count, 1, kChunkKeys)});
-  if (!session.ok()) return session.status();
-  const absl::StatusOr<TableIndex> table = (*session)->FindTable(arguments.table);
-  if (!table.ok()) return table.status();
-  const uint32_t dim = (*session)->tables()[table->value].dim;
-  return OpenTable{.session = *std::move(session), .table = *table, .dim = dim};
+                               .keys_max = std::clamp<size_t>(key_count, 1, kChunkKeys)}));
+  HPS_ASSIGN_OR_RETURN(const TableIndex table, session->FindTable(arguments.table));
+  const uint32_t dim = session->tables()[table.value].dim;
+  return OpenTable{.session = std::move(session), .table = table, .dim = dim};
 }
 
 // Holds the rows of kChunkKeys keys at a time; `statuses`, of all keys, has a byte for each.
 absl::Status LookUp(const OpenTable& open, std::span<const Key> keys, std::span<KeyStatus> statuses,
-                    RowSink& sink) {
+                    AppendRows append) {
   std::vector<float> buffer(std::min(keys.size(), kChunkKeys) * open.dim);
   for (size_t begin = 0; begin < keys.size(); begin += kChunkKeys) {
     const std::span<const Key> chunk =
@@ -112,11 +60,10 @@ absl::Status LookUp(const OpenTable& open, std::span<const Key> keys, std::span<
                                   .keys = chunk,
                                   .rows = std::as_writable_bytes(rows),
                                   .status = chunk_statuses};
-    const absl::Status status = open.session->Lookup(
+    HPS_RETURN_IF_ERROR(open.session->Lookup(
         HostLookupRequest{.queries = {&query, 1}, .timeout = kTimeout, .hit_rate_threshold = 1.0},
-        nullptr);
-    if (!status.ok()) return status;
-    if (absl::Status taken = sink.Append(chunk, chunk_statuses, rows); !taken.ok()) return taken;
+        nullptr));
+    HPS_RETURN_IF_ERROR(append(chunk, chunk_statuses, rows));
   }
   return absl::OkStatus();
 }
@@ -136,8 +83,15 @@ absl::Status AnswerInJson(const LookupArguments& arguments, const OpenTable& ope
   json.EndArray();
   json.Name("rows").BeginArray();
   std::vector<KeyStatus> statuses(keys.size());
-  JsonSink sink(json);
-  const absl::Status answered = LookUp(open, keys, statuses, sink);
+  const auto append = [&](auto chunk, auto, std::span<const float> rows) {
+    for (size_t i = 0; i < chunk.size(); ++i) {
+      json.BeginArray();
+      for (const float element : rows.subspan(i * open.dim, open.dim)) json.Value(element);
+      json.EndArray();
+    }
+    return absl::OkStatus();
+  };
+  const absl::Status answered = LookUp(open, keys, statuses, append);
   json.EndArray();
   if (answered.ok()) WriteStatuses(statuses, json);
   return answered;
@@ -145,8 +99,15 @@ absl::Status AnswerInJson(const LookupArguments& arguments, const OpenTable& ope
 
 absl::Status AnswerInText(const OpenTable& open, std::span<const Key> keys, Output& output) {
   std::vector<KeyStatus> statuses(keys.size());
-  TextSink sink(output);
-  return LookUp(open, keys, statuses, sink);
+  return LookUp(open, keys, statuses, [&](auto chunk, auto chunk_statuses, auto rows) {
+    for (size_t i = 0; i < chunk.size(); ++i) {
+      std::string line = absl::StrCat(chunk[i], " ", std::string(KeyStatusName(chunk_statuses[i])));
+      for (const float element : rows.subspan(i * open.dim, open.dim))
+        absl::StrAppend(&line, " ", FormatFloat(element));
+      output.Line(line);
+    }
+    return absl::OkStatus();
+  });
 }
 
 void ReportFile(const LookupArguments& arguments, const OpenTable& open, std::span<const Key> keys,
@@ -172,12 +133,12 @@ void ReportFile(const LookupArguments& arguments, const OpenTable& open, std::sp
 
 absl::Status AnswerInFile(const LookupArguments& arguments, const OpenTable& open,
                           std::span<const Key> keys, Output& output) {
-  const auto writer = NpyRowWriter::Create(arguments.out, keys.size(), open.dim);
-  if (!writer.ok()) return writer.status();
+  HPS_ASSIGN_OR_RETURN(const auto writer,
+                       NpyRowWriter::Create(arguments.out, keys.size(), open.dim));
   std::vector<KeyStatus> statuses(keys.size());
-  FileSink sink(**writer);
-  if (absl::Status status = LookUp(open, keys, statuses, sink); !status.ok()) return status;
-  if (absl::Status status = (*writer)->Commit(); !status.ok()) return status;
+  HPS_RETURN_IF_ERROR(
+      LookUp(open, keys, statuses, [&](auto, auto, auto rows) { return writer->Append(rows); }));
+  HPS_RETURN_IF_ERROR(writer->Commit());
   ReportFile(arguments, open, keys, statuses, output);
   return absl::OkStatus();
 }
@@ -189,19 +150,15 @@ absl::Status RunCommand(const LookupArguments& arguments, const Config& config, 
   if (arguments.keys.has_value()) {
     keys = *arguments.keys;
   } else {
-    absl::StatusOr<std::vector<Key>> read = ReadNpyKeys(arguments.keys_file);
-    if (!read.ok()) return read.status();
-    keys = *std::move(read);
+    HPS_ASSIGN_OR_RETURN(keys, ReadNpyKeys(arguments.keys_file));
   }
   Config for_device = config;
   if (arguments.device >= 0) for_device.l1.devices = {arguments.device};
-  const auto store = Store::Open(for_device, OpenMode::kReadOnly);
-  if (!store.ok()) return store.status();
-  const absl::StatusOr<OpenTable> open = Open(**store, arguments, keys.size());
-  if (!open.ok()) return open.status();
-  if (!arguments.out.empty()) return AnswerInFile(arguments, *open, keys, output);
-  if (output.is_json()) return AnswerInJson(arguments, *open, keys, output.json());
-  return AnswerInText(*open, keys, output);
+  HPS_ASSIGN_OR_RETURN(const auto store, Store::Open(for_device, OpenMode::kReadOnly));
+  HPS_ASSIGN_OR_RETURN(const OpenTable open, Open(*store, arguments, keys.size()));
+  if (!arguments.out.empty()) return AnswerInFile(arguments, open, keys, output);
+  if (output.is_json()) return AnswerInJson(arguments, open, keys, output.json());
+  return AnswerInText(open, keys, output);
 }
 
 }  // namespace hps::cli
