@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/json_writer.h"
+#include "base/macros.h"
 #include "cli/client/server_client.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
@@ -127,10 +128,9 @@ absl::Status ApplyToStore(const ApplyArguments& arguments, const Config& config,
 
 absl::Status ApplyOverServer(const ApplyArguments& arguments, RowSource& source,
                              const ProgressFunction& progress) {
-  const absl::StatusOr<ServerClient> client = ServerClient::Open(arguments.server);
-  if (!client.ok()) return client.status();
+  HPS_ASSIGN_OR_RETURN(const ServerClient client, ServerClient::Open(arguments.server));
   const auto apply = [&](const TableUpdate& update) {
-    return SendChange(*client, update, arguments.timeout);
+    return SendChange(client, update, arguments.timeout);
   };
   return ApplyAll(source, arguments.is_delete, apply, progress);
 }
@@ -142,20 +142,19 @@ absl::Status RunCommand(const ApplyArguments& arguments, const std::optional<Con
   const auto start = std::chrono::steady_clock::now();
   const std::string& table = arguments.request.name;
   ProgressMeter meter("apply " + table);
-  absl::StatusOr<RowSource> source = RowSource::Open(arguments.request, arguments.is_delete);
-  if (!source.ok()) return source.status();
+  HPS_ASSIGN_OR_RETURN(RowSource source, RowSource::Open(arguments.request, arguments.is_delete));
   const absl::Status applied = config.has_value()
-                                   ? ApplyToStore(arguments, *config, *source, meter.function())
-                                   : ApplyOverServer(arguments, *source, meter.function());
+                                   ? ApplyToStore(arguments, *config, source, meter.function())
+                                   : ApplyOverServer(arguments, source, meter.function());
   meter.Clear();
   if (!applied.ok()) return applied;
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (output.is_json()) {
-    output.json().Member("table", std::string_view(table)).Member("rows", source->row_count());
+    output.json().Member("table", std::string_view(table)).Member("rows", source.row_count());
     output.json().Member("seconds", seconds);
   } else {
-    output.Line(absl::StrCat(table, ": ", source->row_count(),
+    output.Line(absl::StrCat(table, ": ", source.row_count(),
                              arguments.is_delete ? " keys deleted" : " rows changed", " in ",
                              Fixed(seconds, 2), " s"));
   }

@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/macros.h"
 #include "cli/commands.h"
 #include "cli/read_file.h"
 #include "import/formats/result_file.h"
@@ -46,9 +47,8 @@ void Print(const ConvertConfigArguments& arguments, const ConvertedConfig& conve
 }  // namespace
 
 absl::Status RunCommand(const ConvertConfigArguments& arguments, Output& output) {
-  const absl::StatusOr<std::string> text = ReadFile(arguments.file, kHugeCtrConfigBytesMax);
-  if (!text.ok()) return text.status();
-  const absl::StatusOr<ConvertedConfig> converted = ConvertHugeCtrConfig(*text, arguments.out);
+  HPS_ASSIGN_OR_RETURN(const std::string text, ReadFile(arguments.file, kHugeCtrConfigBytesMax));
+  const absl::StatusOr<ConvertedConfig> converted = ConvertHugeCtrConfig(text, arguments.out);
   if (!converted.ok()) {
     return absl::Status(converted.status().code(),
                         absl::StrCat(arguments.file, ": ", converted.status().message()));

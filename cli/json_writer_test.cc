@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -37,6 +38,19 @@ TEST(JsonWriterTest, NestsAndSeparates) {
               json.EndArray().Member("c", uint64_t{18446744073709551615U}).EndObject();
             }),
             R"({"a":-1,"b":[true,{},[],"x"],"c":18446744073709551615})");
+}
+
+TEST(JsonWriterTest, WritesADocumentAsItsValues) {
+  const nlohmann::ordered_json document = {
+      {"b", {1, -2, 18446744073709551615U, true}}, {"a", 100.0}, {"c", {{"text", "\x7f\xff"}}},
+      {"d", nlohmann::ordered_json::array()},      {"e", 0.25},  {"f", std::nan("")}};
+  EXPECT_EQ(Written([&](JsonWriter& json) {
+              json.BeginArray().Value(document).BeginObject().Member("x", document["c"]);
+              json.EndObject().EndArray();
+            }),
+            "[{\"b\":[1,-2,18446744073709551615,true],\"a\":100,"
+            "\"c\":{\"text\":\"\\u007f\xef\xbf\xbd\"},\"d\":[],\"e\":0.25,\"f\":null},"
+            "{\"x\":{\"text\":\"\\u007f\xef\xbf\xbd\"}}]");
 }
 
 // JSON has no such numbers: JavaScript and Go refuse a text with the bare words.

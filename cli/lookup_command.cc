@@ -9,7 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "base/macros.h"
 #include "cli/commands.h"
 #include "hps/store.h"
 #include "import/formats/npy_files.h"
@@ -22,9 +24,9 @@ constexpr size_t kChunkKeys = 16 << 10;
 // A command waits for a slow disk rather than print default rows.
 constexpr auto kTimeout = std::chrono::minutes(10);
 
-// Takes the next keys with their statuses and rows, packed, in the order of the keys. Errors: of
-// what the rows are written to.
-using RowSink = std::function<absl::Status(
+// Takes the next keys, in their order, with their statuses and rows, packed. Errors: of what the
+// rows are written to.
+using AppendRows = absl::FunctionRef<absl::Status(
     std::span<const Key> keys, std::span<const KeyStatus> statuses, std::span<const float> rows)>;
 
 // A session, and the one table of it that is asked.
@@ -36,20 +38,19 @@ struct OpenTable {
 
 absl::StatusOr<OpenTable> Open(Store& store, const LookupArguments& arguments, size_t key_count) {
   const std::string model = arguments.table.substr(0, arguments.table.find('/'));
-  auto session =
+  HPS_ASSIGN_OR_RETURN(
+      auto session,
       store.NewSession(model, {.device = arguments.device,
                                .output_dtype = Dtype::kFloat32,
-                               .keys_max = std::clamp<size_t>(key_count, 1, kChunkKeys)});
-  if (!session.ok()) return session.status();
-  const absl::StatusOr<TableIndex> table = (*session)->FindTable(arguments.table);
-  if (!table.ok()) return table.status();
-  const uint32_t dim = (*session)->tables()[table->value].dim;
-  return OpenTable{.session = *std::move(session), .table = *table, .dim = dim};
+                               .keys_max = std::clamp<size_t>(key_count, 1, kChunkKeys)}));
+  HPS_ASSIGN_OR_RETURN(const TableIndex table, session->FindTable(arguments.table));
+  const uint32_t dim = session->tables()[table.value].dim;
+  return OpenTable{.session = std::move(session), .table = table, .dim = dim};
 }
 
 // Holds the rows of kChunkKeys keys at a time; `statuses`, of all keys, has a byte for each.
 absl::Status LookUp(const OpenTable& open, std::span<const Key> keys, std::span<KeyStatus> statuses,
-                    const RowSink& sink) {
+                    AppendRows append) {
   std::vector<float> buffer(std::min(keys.size(), kChunkKeys) * open.dim);
   for (size_t begin = 0; begin < keys.size(); begin += kChunkKeys) {
     const std::span<const Key> chunk =
@@ -60,11 +61,10 @@ absl::Status LookUp(const OpenTable& open, std::span<const Key> keys, std::span<
                                   .keys = chunk,
                                   .rows = std::as_writable_bytes(rows),
                                   .status = chunk_statuses};
-    const absl::Status status = open.session->Lookup(
+    HPS_RETURN_IF_ERROR(open.session->Lookup(
         HostLookupRequest{.queries = {&query, 1}, .timeout = kTimeout, .hit_rate_threshold = 1.0},
-        nullptr);
-    if (!status.ok()) return status;
-    if (absl::Status taken = sink(chunk, chunk_statuses, rows); !taken.ok()) return taken;
+        nullptr));
+    HPS_RETURN_IF_ERROR(append(chunk, chunk_statuses, rows));
   }
   return absl::OkStatus();
 }
@@ -84,14 +84,15 @@ absl::Status AnswerInJson(const LookupArguments& arguments, const OpenTable& ope
   json.EndArray();
   json.Name("rows").BeginArray();
   std::vector<KeyStatus> statuses(keys.size());
-  const absl::Status answered = LookUp(open, keys, statuses, [&](auto chunk, auto, auto rows) {
+  const auto append = [&](auto chunk, auto, std::span<const float> rows) {
     for (size_t i = 0; i < chunk.size(); ++i) {
       json.BeginArray();
       for (const float element : rows.subspan(i * open.dim, open.dim)) json.Value(element);
       json.EndArray();
     }
     return absl::OkStatus();
-  });
+  };
+  const absl::Status answered = LookUp(open, keys, statuses, append);
   json.EndArray();
   if (answered.ok()) WriteStatuses(statuses, json);
   return answered;
@@ -133,12 +134,12 @@ void ReportFile(const LookupArguments& arguments, const OpenTable& open, std::sp
 
 absl::Status AnswerInFile(const LookupArguments& arguments, const OpenTable& open,
                           std::span<const Key> keys, Output& output) {
-  const auto writer = NpyRowWriter::Create(arguments.out, keys.size(), open.dim);
-  if (!writer.ok()) return writer.status();
+  HPS_ASSIGN_OR_RETURN(const auto writer,
+                       NpyRowWriter::Create(arguments.out, keys.size(), open.dim));
   std::vector<KeyStatus> statuses(keys.size());
-  const auto append = [&](auto, auto, auto rows) { return (*writer)->Append(rows); };
-  if (absl::Status status = LookUp(open, keys, statuses, append); !status.ok()) return status;
-  if (absl::Status status = (*writer)->Commit(); !status.ok()) return status;
+  HPS_RETURN_IF_ERROR(
+      LookUp(open, keys, statuses, [&](auto, auto, auto rows) { return writer->Append(rows); }));
+  HPS_RETURN_IF_ERROR(writer->Commit());
   ReportFile(arguments, open, keys, statuses, output);
   return absl::OkStatus();
 }
@@ -150,19 +151,15 @@ absl::Status RunCommand(const LookupArguments& arguments, const Config& config, 
   if (arguments.keys.has_value()) {
     keys = *arguments.keys;
   } else {
-    absl::StatusOr<std::vector<Key>> read = ReadNpyKeys(arguments.keys_file);
-    if (!read.ok()) return read.status();
-    keys = *std::move(read);
+    HPS_ASSIGN_OR_RETURN(keys, ReadNpyKeys(arguments.keys_file));
   }
   Config for_device = config;
   if (arguments.device >= 0) for_device.l1.devices = {arguments.device};
-  const auto store = Store::Open(for_device, OpenMode::kReadOnly);
-  if (!store.ok()) return store.status();
-  const absl::StatusOr<OpenTable> open = Open(**store, arguments, keys.size());
-  if (!open.ok()) return open.status();
-  if (!arguments.out.empty()) return AnswerInFile(arguments, *open, keys, output);
-  if (output.is_json()) return AnswerInJson(arguments, *open, keys, output.json());
-  return AnswerInText(*open, keys, output);
+  HPS_ASSIGN_OR_RETURN(const auto store, Store::Open(for_device, OpenMode::kReadOnly));
+  HPS_ASSIGN_OR_RETURN(const OpenTable open, Open(*store, arguments, keys.size()));
+  if (!arguments.out.empty()) return AnswerInFile(arguments, open, keys, output);
+  if (output.is_json()) return AnswerInJson(arguments, open, keys, output.json());
+  return AnswerInText(open, keys, output);
 }
 
 }  // namespace hps::cli

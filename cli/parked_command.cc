@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/macros.h"
 #include "cli/commands.h"
 #include "hps/parked.h"
 
@@ -54,30 +55,28 @@ void Print(const std::vector<ParkedMessageInfo>& messages, Output& output) {
 
 absl::Status RunCommand(const ParkedArguments& arguments, const Config& config, Output& output) {
   if (!arguments.replay) {
-    const auto messages = ListParkedMessages(config);
-    if (!messages.ok()) return messages.status();
-    Print(*messages, output);
-    if (!output.is_json()) output.Line(absl::StrCat(messages->size(), " messages are parked"));
+    HPS_ASSIGN_OR_RETURN(const auto messages, ListParkedMessages(config));
+    Print(messages, output);
+    if (!output.is_json()) output.Line(absl::StrCat(messages.size(), " messages are parked"));
     return absl::OkStatus();
   }
-  const absl::StatusOr<ReplayReport> report =
-      ReplayParkedMessages(config, {.apply_undecided = arguments.undecided});
-  if (!report.ok()) return report.status();
-  Print(report->parked, output);
+  HPS_ASSIGN_OR_RETURN(const ReplayReport report,
+                       ReplayParkedMessages(config, {.apply_undecided = arguments.undecided}));
+  Print(report.parked, output);
   if (output.is_json()) {
-    output.json().Member("replayed", report->messages).Member("rows", report->rows);
-    output.json().Member("superseded", report->superseded);
-    output.json().Member("undecided", report->undecided);
+    output.json().Member("replayed", report.messages).Member("rows", report.rows);
+    output.json().Member("superseded", report.superseded);
+    output.json().Member("undecided", report.undecided);
     return absl::OkStatus();
   }
-  output.Line(absl::StrCat(report->messages, " messages replayed, ", report->rows,
-                           " rows changed; ", report->parked.size(), " messages stay parked"));
-  if (report->superseded > 0) {
-    output.Line(absl::StrCat(report->superseded,
+  output.Line(absl::StrCat(report.messages, " messages replayed, ", report.rows, " rows changed; ",
+                           report.parked.size(), " messages stay parked"));
+  if (report.superseded > 0) {
+    output.Line(absl::StrCat(report.superseded,
                              " keys were left out: their row or their deletion is newer"));
   }
-  if (report->undecided > 0) {
-    output.Line(absl::StrCat(report->undecided, " keys were left out: they have no row, and may ",
+  if (report.undecided > 0) {
+    output.Line(absl::StrCat(report.undecided, " keys were left out: they have no row, and may ",
                              "have been deleted after the message; --undecided applies them"));
   }
   return absl::OkStatus();

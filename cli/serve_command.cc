@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "base/macros.h"
 #include "cli/commands.h"
 #include "hps/log.h"
 #include "hps/server.h"
@@ -172,7 +173,7 @@ absl::Status RunCommand(const ServeArguments& arguments, const Config& config, O
     }
     return absl::OkStatus();
   }
-  if (absl::Status status = ConfigureLog(config.log); !status.ok()) return status;
+  HPS_RETURN_IF_ERROR(ConfigureLog(config.log));
   const Signals signals;
   LoadedReport loaded;  // outlives the server's threads
   bool must_reopen = false;

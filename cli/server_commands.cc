@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/json_writer.h"
+#include "base/macros.h"
 #include "cli/client/server_client.h"
 #include "cli/commands.h"
 
@@ -13,12 +14,11 @@ namespace hps::cli {
 
 absl::Status RunCommand(const RefreshArguments& arguments, Output& output) {
   const auto start = std::chrono::steady_clock::now();
-  const absl::StatusOr<ServerClient> client = ServerClient::Open(arguments.server);
-  if (!client.ok()) return client.status();
-  const absl::StatusOr<std::string> done =
-      client->Send({.path = absl::StrCat("/v2/repository/models/", arguments.model, "/refresh")},
-                   arguments.timeout);
-  if (!done.ok()) return done.status();
+  HPS_ASSIGN_OR_RETURN(const ServerClient client, ServerClient::Open(arguments.server));
+  HPS_ASSIGN_OR_RETURN(
+      const std::string done,
+      client.Send({.path = absl::StrCat("/v2/repository/models/", arguments.model, "/refresh")},
+                  arguments.timeout));
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (output.is_json()) {
@@ -30,17 +30,15 @@ absl::Status RunCommand(const RefreshArguments& arguments, Output& output) {
 }
 
 absl::Status RunCommand(const SnapshotArguments& arguments, Output& output) {
-  const absl::StatusOr<ServerClient> client = ServerClient::Open(arguments.server);
-  if (!client.ok()) return client.status();
+  HPS_ASSIGN_OR_RETURN(const ServerClient client, ServerClient::Open(arguments.server));
   std::string body;
   JsonWriter json(&body);
   json.BeginObject();
   json.Member("name", std::string_view(arguments.name));
   json.EndObject();
-  const absl::StatusOr<std::string> done =
-      client->Send({.path = "/v2/hps/snapshot", .body = body}, arguments.timeout);
-  if (!done.ok()) return done.status();
-  const nlohmann::json answer = nlohmann::json::parse(*done, nullptr, false);
+  HPS_ASSIGN_OR_RETURN(const std::string done,
+                       client.Send({.path = "/v2/hps/snapshot", .body = body}, arguments.timeout));
+  const nlohmann::json answer = nlohmann::json::parse(done, nullptr, false);
   if (!answer.is_object())
     return absl::InvalidArgumentError("the answer of the server is no JSON object");
   const uint64_t bytes = answer.value("bytes", uint64_t{0});

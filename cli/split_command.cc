@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "base/macros.h"
 #include "cli/commands.h"
 #include "import/split_files.h"
 
@@ -29,21 +30,20 @@ void WriteReport(const SplitReport& report, JsonWriter& json) {
 }  // namespace
 
 absl::Status RunCommand(const SplitOnnxArguments& arguments, Output& output) {
-  const absl::StatusOr<SplitReport> report = SplitOnnxFile(arguments.model, arguments.out);
-  if (!report.ok()) return report.status();
+  HPS_ASSIGN_OR_RETURN(const SplitReport report, SplitOnnxFile(arguments.model, arguments.out));
   if (output.is_json()) {
     output.json().Member("out", std::string_view(arguments.out));
-    WriteReport(*report, output.json());
+    WriteReport(report, output.json());
     return absl::OkStatus();
   }
-  for (const SplitTable& table : report->tables) {
+  for (const SplitTable& table : report.tables) {
     output.Line(absl::StrCat(table.name, ": ", table.row_count, " rows of dim ", table.dim, ", ",
                              std::string(DtypeName(table.dtype)), ", pooling ", table.pooling));
   }
-  output.Line(absl::StrCat("network: ", ReadableBytes(static_cast<double>(report->network_bytes))));
-  for (const std::string& input : report->client_inputs)
+  output.Line(absl::StrCat("network: ", ReadableBytes(static_cast<double>(report.network_bytes))));
+  for (const std::string& input : report.client_inputs)
     output.Line("clients send the input '" + input + "'");
-  for (const std::string& remark : report->remarks) output.Line(remark);
+  for (const std::string& remark : report.remarks) output.Line(remark);
   output.Line("written to " + arguments.out);
   return absl::OkStatus();
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/macros.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
@@ -166,24 +167,22 @@ void WriteReport(const VerifyReport& report, double seconds, JsonWriter& json) {
 absl::Status RunCommand(const InspectArguments&, const Config& config, Output& output) {
   // First, so that an import which is being taken is not overlooked in both places.
   const absl::StatusOr<std::vector<PendingImport>> waiting = PendingImports(config);
-  const auto store = Store::Open(config, OpenMode::kReadOnly);
-  if (!store.ok()) return store.status();
-  const absl::StatusOr<std::vector<TableInfo>> tables = (*store)->Tables();
-  if (!tables.ok()) return tables.status();
+  HPS_ASSIGN_OR_RETURN(const auto store, Store::Open(config, OpenMode::kReadOnly));
+  HPS_ASSIGN_OR_RETURN(const std::vector<TableInfo> tables, store->Tables());
   if (!waiting.ok()) return waiting.status();
-  const Networks networks = NetworksOf(**store, *tables);
+  const Networks networks = NetworksOf(*store, tables);
   if (output.is_json()) {
-    output.json().Member("format_version", (*store)->format_version());
+    output.json().Member("format_version", store->format_version());
     output.json().Name("tables").BeginArray();
-    for (const TableInfo& table : *tables) WriteTable(table, output.json());
+    for (const TableInfo& table : tables) WriteTable(table, output.json());
     output.json().EndArray().Name("networks").BeginArray();
     for (const auto& [model, network] : networks) WriteNetwork(model, network, output.json());
     output.json().EndArray();
     WriteWaiting(*waiting, output.json());
   } else {
-    output.Line(absl::StrCat(config.store.path, ": store of format ", (*store)->format_version(),
-                             " with ", tables->size(), " tables"));
-    for (const TableInfo& table : *tables) PrintTable("", table, output);
+    output.Line(absl::StrCat(config.store.path, ": store of format ", store->format_version(),
+                             " with ", tables.size(), " tables"));
+    for (const TableInfo& table : tables) PrintTable("", table, output);
     for (const auto& [model, network] : networks) PrintNetwork(model, network, output);
     PrintWaiting(*waiting, output);
   }
@@ -193,27 +192,26 @@ absl::Status RunCommand(const InspectArguments&, const Config& config, Output& o
 absl::Status RunCommand(const VerifyArguments& arguments, const Config& config, Output& output) {
   const auto start = std::chrono::steady_clock::now();
   ProgressMeter meter("verify " + config.store.path);
-  const absl::StatusOr<VerifyReport> report =
-      VerifyStore(config, arguments.repair, meter.function());
+  HPS_ASSIGN_OR_RETURN(const VerifyReport report,
+                       VerifyStore(config, arguments.repair, meter.function()));
   meter.Clear();
-  if (!report.ok()) return report.status();
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (output.is_json()) {
-    WriteReport(*report, seconds, output.json());
+    WriteReport(report, seconds, output.json());
   } else {
-    for (const Damage& damage : report->damage) output.Line(PrintableText(Describe(damage)));
-    output.Line(absl::StrCat(report->tables, " tables, ", report->rows, " rows, ",
-                             report->rows_lost, " lost, ",
-                             ReadableBytes(static_cast<double>(report->bytes)), " read in ",
-                             Fixed(seconds, 2), " s: ", report->damage_count, " damaged"));
-    for (const std::string& model : report->networks_removed)
+    for (const Damage& damage : report.damage) output.Line(PrintableText(Describe(damage)));
+    output.Line(absl::StrCat(report.tables, " tables, ", report.rows, " rows, ", report.rows_lost,
+                             " lost, ", ReadableBytes(static_cast<double>(report.bytes)),
+                             " read in ", Fixed(seconds, 2), " s: ", report.damage_count,
+                             " damaged"));
+    for (const std::string& model : report.networks_removed)
       output.Line(absl::StrCat("removed the damaged dense network of model '", model, "'"));
   }
-  if (report->damage_count == 0) return absl::OkStatus();
+  if (report.damage_count == 0) return absl::OkStatus();
   return absl::DataLossError(
-      absl::StrCat(config.store.path, ": ", report->damage_count, " damaged places, the first: ",
-                   report->damage.empty() ? "not listed" : Describe(report->damage[0])));
+      absl::StrCat(config.store.path, ": ", report.damage_count, " damaged places, the first: ",
+                   report.damage.empty() ? "not listed" : Describe(report.damage[0])));
 }
 
 }  // namespace hps::cli

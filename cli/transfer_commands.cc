@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "base/macros.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "hps/model_import.h"
@@ -70,42 +71,39 @@ absl::Status RunCommand(const ImportArguments& arguments, const Config& config, 
     if (arguments.dims.size() > 1) tables[i].dim = static_cast<uint32_t>(arguments.dims[i]);
     if (arguments.default_values.size() > 1) tables[i].default_value = arguments.default_values[i];
   }
-  const absl::StatusOr<ImportReport> report = ImportModel(config, request, tables);
+  HPS_ASSIGN_OR_RETURN(const ImportReport report, ImportModel(config, request, tables));
   meter.Clear();
-  if (!report.ok()) return report.status();
   if (output.is_json()) {
-    WriteReport(*report, request.name.find('/') == std::string::npos, output.json());
+    WriteReport(report, request.name.find('/') == std::string::npos, output.json());
   } else {
-    for (const std::string& warning : report->warnings) output.Line("warning: " + warning);
-    PrintReport(*report, output);
+    for (const std::string& warning : report.warnings) output.Line("warning: " + warning);
+    PrintReport(report, output);
   }
   return absl::OkStatus();
 }
 
 absl::Status RunCommand(const ExportArguments& arguments, const Config& config, Output& output) {
-  const auto store = Store::Open(config, OpenMode::kReadOnly);
-  if (!store.ok()) return store.status();
+  HPS_ASSIGN_OR_RETURN(const auto store, Store::Open(config, OpenMode::kReadOnly));
   ProgressMeter meter("export " + arguments.request.name);
   ExportRequest request = arguments.request;
   request.progress = meter.function();
-  const absl::StatusOr<ExportReport> report = (*store)->Export(request);
+  HPS_ASSIGN_OR_RETURN(const ExportReport report, store->Export(request));
   meter.Clear();
-  if (!report.ok()) return report.status();
   if (output.is_json()) {
     output.json().Member("table", std::string_view(request.name));
     output.json().Member("to", std::string_view(request.to));
-    output.json().Member("rows", report->row_count).Member("bytes", report->bytes);
-    output.json().Member("seconds", report->seconds);
+    output.json().Member("rows", report.row_count).Member("bytes", report.bytes);
+    output.json().Member("seconds", report.seconds);
   } else {
-    output.Line(absl::StrCat(request.name, ": ", report->row_count, " rows, ",
-                             ReadableBytes(static_cast<double>(report->bytes)), " written to ",
-                             request.to, " in ", Fixed(report->seconds, 2), " s"));
+    output.Line(absl::StrCat(request.name, ": ", report.row_count, " rows, ",
+                             ReadableBytes(static_cast<double>(report.bytes)), " written to ",
+                             request.to, " in ", Fixed(report.seconds, 2), " s"));
   }
   return absl::OkStatus();
 }
 
 absl::Status RunCommand(const DropArguments& arguments, const Config& config, Output& output) {
-  if (absl::Status status = DropTable(config, arguments.name); !status.ok()) return status;
+  HPS_RETURN_IF_ERROR(DropTable(config, arguments.name));
   if (output.is_json()) {
     const bool is_table = arguments.name.find('/') != std::string::npos;
     output.json().Member(is_table ? "table" : "model", std::string_view(arguments.name));
@@ -121,7 +119,7 @@ absl::Status RunCommand(const GenerateArguments& arguments, Output& output) {
   ProgressMeter meter("generate " + arguments.request.out);
   GenerateRequest request = arguments.request;
   request.progress = meter.function();
-  if (absl::Status status = GenerateTables(request); !status.ok()) return status;
+  HPS_RETURN_IF_ERROR(GenerateTables(request));
   meter.Clear();
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

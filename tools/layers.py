@@ -138,7 +138,7 @@ THIRD_PARTY = {
     "CLI11": (r"CLI/", r"CLI11::", {"cli"}),
     "spdlog": (r"(spdlog|fmt)/", r"(spdlog|fmt)::", {"base"}),
     "nlohmann-json": (r"nlohmann/", r"nlohmann_json::",
-                      {"import", "node", "cli", "server_pages", "triton"}),
+                      {"import", "node", "cli", "server_http", "server_pages", "triton"}),
     "xxHash": (r"xxhash\.h|xxh3\.h", r"PkgConfig::XXHASH",
                {"base", "l2_redis", "l3_pages", "l3_rocksdb", "update"}),
     "liburing": (r"liburing", r"PkgConfig::LIBURING", {"l3_pages"}),

@@ -20,6 +20,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/descriptor.h"
+#include "base/macros.h"
 
 namespace hps::cli {
 namespace {
@@ -56,7 +57,7 @@ struct Exchange {
 absl::Status Connect(const Descriptor& socket, const addrinfo& address, const Exchange& exchange) {
   if (connect(socket.number(), address.ai_addr, address.ai_addrlen) == 0) return absl::OkStatus();
   if (errno != EINPROGRESS) return exchange.Unavailable("can't connect", errno);
-  if (absl::Status status = exchange.Await(socket, POLLOUT); !status.ok()) return status;
+  HPS_RETURN_IF_ERROR(exchange.Await(socket, POLLOUT));
   int error = 0;
   socklen_t error_bytes = sizeof(error);
   getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &error, &error_bytes);
@@ -104,7 +105,7 @@ bool SendSome(const Descriptor& socket, std::string_view output, size_t* sent) {
 absl::Status Send(const Descriptor& socket, std::string_view text, const Exchange& exchange) {
   size_t sent = 0;
   while (sent < text.size()) {
-    if (absl::Status status = exchange.Await(socket, POLLOUT | POLLIN); !status.ok()) return status;
+    HPS_RETURN_IF_ERROR(exchange.Await(socket, POLLOUT | POLLIN));
     if (HasInput(socket) || !SendSome(socket, text, &sent)) return absl::OkStatus();
   }
   return absl::OkStatus();
@@ -117,7 +118,7 @@ using Piece = std::array<char, 16 << 10>;
 absl::StatusOr<std::string_view> Receive(const Descriptor& socket, Piece& piece,
                                          const Exchange& exchange) {
   while (true) {
-    if (absl::Status status = exchange.Await(socket, POLLIN); !status.ok()) return status;
+    HPS_RETURN_IF_ERROR(exchange.Await(socket, POLLIN));
     const ssize_t received = recv(socket.number(), piece.data(), piece.size(), 0);
     if (received >= 0) return std::string_view(piece.data(), static_cast<size_t>(received));
     if (errno == ECONNRESET) return std::string_view();
@@ -142,15 +143,14 @@ absl::StatusOr<std::string> Whole(std::string answer, const Exchange& exchange) 
 // All bytes up to the end of the connection. The request asks the server to close it.
 absl::StatusOr<std::string> AskPlainly(const Descriptor& socket, const std::string& request,
                                        uint64_t bytes_max, const Exchange& exchange) {
-  if (absl::Status status = Send(socket, request, exchange); !status.ok()) return status;
+  HPS_RETURN_IF_ERROR(Send(socket, request, exchange));
   std::string answer;
   Piece piece;
   while (true) {
-    const absl::StatusOr<std::string_view> received = Receive(socket, piece, exchange);
-    if (!received.ok()) return received.status();
-    if (received->empty()) return Whole(std::move(answer), exchange);
-    answer += *received;
-    if (absl::Status status = CheckBytes(answer, bytes_max, exchange); !status.ok()) return status;
+    HPS_ASSIGN_OR_RETURN(const std::string_view received, Receive(socket, piece, exchange));
+    if (received.empty()) return Whole(std::move(answer), exchange);
+    answer += received;
+    HPS_RETURN_IF_ERROR(CheckBytes(answer, bytes_max, exchange));
   }
 }
 
@@ -167,16 +167,14 @@ absl::StatusOr<std::string> AskOverTls(const Descriptor& socket, TlsClient& tls,
     }
     const bool has_output = sent < output.size();
     const short events = has_output ? POLLIN | POLLOUT : POLLIN;
-    if (absl::Status status = exchange.Await(socket, events); !status.ok()) return status;
+    HPS_RETURN_IF_ERROR(exchange.Await(socket, events));
     if (has_output && !HasInput(socket) && SendSome(socket, output, &sent)) continue;
-    const absl::StatusOr<std::string_view> received = Receive(socket, piece, exchange);
-    if (!received.ok()) return received.status();
-    if (received->empty()) return Whole(tls.answer(), exchange);
-    if (const absl::Status fed = tls.Feed(*received); !fed.ok()) {
+    HPS_ASSIGN_OR_RETURN(const std::string_view received, Receive(socket, piece, exchange));
+    if (received.empty()) return Whole(tls.answer(), exchange);
+    if (const absl::Status fed = tls.Feed(received); !fed.ok()) {
       return absl::Status(fed.code(), absl::StrCat(exchange.server, ": ", fed.message()));
     }
-    absl::Status status = CheckBytes(tls.answer(), bytes_max, exchange);
-    if (!status.ok()) return status;
+    HPS_RETURN_IF_ERROR(CheckBytes(tls.answer(), bytes_max, exchange));
   }
 }
 
@@ -298,28 +296,25 @@ absl::StatusOr<HttpServerAddress> ParseServerUrl(const std::string& url) {
 absl::StatusOr<HttpAnswer> HttpSend(const HttpServerAddress& server, const HttpRequest& request,
                                     const HttpOptions& options) {
   const Exchange exchange = {.server = server.text(), .deadline = Clock::now() + options.timeout};
-  absl::StatusOr<Descriptor> socket = OpenSocket(server, exchange);
-  if (!socket.ok()) return socket.status();
+  HPS_ASSIGN_OR_RETURN(const Descriptor socket, OpenSocket(server, exchange));
   std::string text = Encode(server, request, options.token);
   const uint64_t bytes_max = options.body_bytes_max + kHeadBytesMax;
-  absl::StatusOr<std::string> answer;
+  std::string answer;
   if (server.has_tls) {
-    const auto tls = TlsClient::Create(server.host, options.trust, std::move(text));
-    if (!tls.ok()) return tls.status();
-    answer = AskOverTls(*socket, **tls, bytes_max, exchange);
+    HPS_ASSIGN_OR_RETURN(const auto tls,
+                         TlsClient::Create(server.host, options.trust, std::move(text)));
+    HPS_ASSIGN_OR_RETURN(answer, AskOverTls(socket, *tls, bytes_max, exchange));
   } else {
-    answer = AskPlainly(*socket, text, bytes_max, exchange);
+    HPS_ASSIGN_OR_RETURN(answer, AskPlainly(socket, text, bytes_max, exchange));
   }
-  if (!answer.ok()) return answer.status();
-  return ParseAnswer(*answer, exchange);
+  return ParseAnswer(answer, exchange);
 }
 
 absl::StatusOr<std::string> HttpGet(const HttpServerAddress& server, const std::string& path,
                                     const HttpOptions& options) {
-  absl::StatusOr<HttpAnswer> answer = HttpSend(server, {.path = path}, options);
-  if (!answer.ok()) return answer.status();
-  if (absl::Status status = StatusOf(answer->code, server.text()); !status.ok()) return status;
-  return std::move(answer->body);
+  HPS_ASSIGN_OR_RETURN(HttpAnswer answer, HttpSend(server, {.path = path}, options));
+  HPS_RETURN_IF_ERROR(StatusOf(answer.code, server.text()));
+  return std::move(answer.body);
 }
 
 }  // namespace hps::cli

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/macros.h"
 #include "base/secret_file.h"
 #include "cli/read_file.h"
 
@@ -88,15 +89,11 @@ absl::Status ErrorOf(const HttpServerAddress& server, const HttpAnswer& answer) 
 
 absl::StatusOr<ServerClient> ServerClient::Open(const ServerArguments& arguments) {
   ServerClient client;
-  absl::StatusOr<HttpServerAddress> address = ParseServerUrl(arguments.url);
-  if (!address.ok()) return address.status();
-  client.address_ = *std::move(address);
+  HPS_ASSIGN_OR_RETURN(client.address_, ParseServerUrl(arguments.url));
   absl::Status secrets = CheckSecretFile("--token-file", arguments.token_file);
   secrets.Update(CheckSecretFile("--tls-key", arguments.tls_key));
   if (!secrets.ok()) return secrets;
-  absl::StatusOr<std::string> token = ReadToken(arguments.token_file);
-  if (!token.ok()) return token.status();
-  client.options_.token = *std::move(token);
+  HPS_ASSIGN_OR_RETURN(client.options_.token, ReadToken(arguments.token_file));
   client.options_.trust = {.ca_file = arguments.tls_ca,
                            .certificate_file = arguments.tls_certificate,
                            .key_file = arguments.tls_key};
@@ -112,13 +109,14 @@ absl::StatusOr<std::string> ServerClient::Send(const Post& post,
   while (true) {
     HttpOptions options = options_;
     options.timeout = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    absl::StatusOr<HttpAnswer> answer = HttpSend(
-        address_, {.method = "POST", .path = post.path, .fields = post.fields, .body = post.body},
-        options);
-    if (!answer.ok()) return answer.status();
-    if (answer->code == 200) return std::move(answer->body);
-    const bool is_busy = answer->code == 429 || answer->code == 503;
-    if (!is_busy || Clock::now() + pause >= deadline) return ErrorOf(address_, *answer);
+    HPS_ASSIGN_OR_RETURN(
+        HttpAnswer answer,
+        HttpSend(address_,
+                 {.method = "POST", .path = post.path, .fields = post.fields, .body = post.body},
+                 options));
+    if (answer.code == 200) return std::move(answer.body);
+    const bool is_busy = answer.code == 429 || answer.code == 503;
+    if (!is_busy || Clock::now() + pause >= deadline) return ErrorOf(address_, answer);
     poll(nullptr, 0, static_cast<int>(pause.count()));
     pause = std::min(2 * pause, kRetryMax);
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/macros.h"
 #include "openssl/bio.h"
 #include "openssl/err.h"
 #include "openssl/ssl.h"
@@ -75,7 +76,7 @@ absl::StatusOr<std::unique_ptr<TlsClient>> TlsClient::Create(const std::string& 
   ERR_clear_error();
   const Context context(SSL_CTX_new(TLS_client_method()));
   if (context == nullptr) return absl::ResourceExhaustedError("no memory for TLS");
-  if (absl::Status set = SetTrust(trust, context.get()); !set.ok()) return set;
+  HPS_RETURN_IF_ERROR(SetTrust(trust, context.get()));
   client->connection_ = SSL_new(context.get());
   client->received_ = BIO_new(BIO_s_mem());
   client->to_send_ = BIO_new(BIO_s_mem());
@@ -91,7 +92,7 @@ absl::StatusOr<std::unique_ptr<TlsClient>> TlsClient::Create(const std::string& 
   }
   SSL_set_bio(client->connection_, client->received_, client->to_send_);
   SSL_set_connect_state(client->connection_);
-  if (absl::Status begun = client->Advance(); !begun.ok()) return begun;
+  HPS_RETURN_IF_ERROR(client->Advance());
   return client;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/macros.h"
 #include "cli/client/http_client.h"
 #include "cli/client/server_client.h"
 #include "cli/commands.h"
@@ -84,7 +85,6 @@ Size TerminalSize() {
   return {size.ws_col, size.ws_row};
 }
 
-// The first line of `file`, else HPS_TOKEN, which need not be set.
 // False when it is time to end.
 bool AwaitNext(std::chrono::nanoseconds interval) {
   const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(interval);
@@ -126,7 +126,7 @@ absl::Status Top::ShowNext(Screen& screen) {
   if (!before_.empty()) {
     const absl::StatusOr<TopFigures> figures = ComputeTopFigures(before_, *now);
     if (figures.ok() && output_.is_json()) {
-      WriteTopJson(*figures, output_.json());
+      output_.json().Value(*figures);
     } else if (figures.ok()) {
       const Size size = on_terminal_ ? TerminalSize() : Size();
       screen.Show(TopText(*figures, size.columns, size.lines));
@@ -151,13 +151,10 @@ absl::Status Top::Loop(Screen& screen) {
 }
 
 absl::Status Top::Run() {
-  const absl::StatusOr<ServerClient> client = ServerClient::Open(arguments_.server);
-  if (!client.ok()) return client.status();
-  server_ = client->address();
-  options_ = client->options();
-  absl::StatusOr<std::string> first = Ask();
-  if (!first.ok()) return first.status();
-  before_ = *std::move(first);
+  HPS_ASSIGN_OR_RETURN(const ServerClient client, ServerClient::Open(arguments_.server));
+  server_ = client.address();
+  options_ = client.options();
+  HPS_ASSIGN_OR_RETURN(before_, Ask());
   on_terminal_ = isatty(STDOUT_FILENO) != 0 && !output_.is_json();
 
   const StopSignals signals;

@@ -1,16 +1,20 @@
 #include "cli/top/top_figures.h"
 
 #include <algorithm>
+#include <array>
 #include <exception>
-#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
 namespace hps::cli {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::json;  // of the server
 
 constexpr int kVersion = 1;
 
@@ -72,36 +76,27 @@ std::optional<double> Percentile(const Counts& counts, const Counts& bounds, dou
   return bounds.empty() ? std::nullopt : std::optional(bounds.back());
 }
 
-TopLatency LatencyOf(const Counts& counts, const Counts& bounds) {
-  return {.p50 = Percentile(counts, bounds, 0.5),
-          .p95 = Percentile(counts, bounds, 0.95),
-          .p99 = Percentile(counts, bounds, 0.99)};
+TopFigures LatencyOf(const Counts& counts, const Counts& bounds) {
+  TopFigures latency = TopFigures::object();
+  for (const auto& [name, share] :
+       {std::pair("p50", 0.5), std::pair("p95", 0.95), std::pair("p99", 0.99)}) {
+    if (const auto seconds = Percentile(counts, bounds, share)) latency[name] = *seconds;
+  }
+  return latency;
 }
 
-struct KeyCounts {
-  double l1 = 0;
-  double l2 = 0;
-  double l3 = 0;
-  double absent = 0;
-  double default_rows = 0;
+// How keys were answered.
+constexpr std::array kAnswers = {"l1", "l2", "l3", "absent", "default"};
+using KeyCounts = std::array<double, kAnswers.size()>;
 
-  double total() const { return l1 + l2 + l3 + absent + default_rows; }
-  void Add(const KeyCounts& other) {
-    l1 += other.l1;
-    l2 += other.l2;
-    l3 += other.l3;
-    absent += other.absent;
-    default_rows += other.default_rows;
+double Total(const KeyCounts& keys) { return std::accumulate(keys.begin(), keys.end(), 0.0); }
+
+void AddShares(const KeyCounts& keys, TopFigures* object) {
+  const double total = Total(keys);
+  for (size_t i = 0; total > 0 && i < keys.size(); ++i) {
+    (*object)["answered_by"][kAnswers[i]] = keys[i] / total;
   }
-  std::optional<TopShares> shares() const {
-    if (total() <= 0) return std::nullopt;
-    return TopShares{.l1 = l1 / total(),
-                     .l2 = l2 / total(),
-                     .l3 = l3 / total(),
-                     .absent = absent / total(),
-                     .default_rows = default_rows / total()};
-  }
-};
+}
 
 KeyCounts KeysBetween(const Json* before, const Json& now) {
   const Json none = Json::object();
@@ -110,111 +105,119 @@ KeyCounts KeysBetween(const Json* before, const Json& now) {
   const auto count = [&](const char* status) {
     return std::max(0.0, CountOf(&keys, status) - CountOf(&former, status));
   };
-  return {.l1 = count("hit_l1"),
-          .l2 = count("hit_l2"),
-          .l3 = count("hit_l3"),
-          .absent = count("absent"),
-          .default_rows = count("default_pending") + count("default_degraded")};
+  return {count("hit_l1"), count("hit_l2"), count("hit_l3"), count("absent"),
+          count("default_pending") + count("default_degraded")};
 }
 
-void FillServer(const Pair& pair, TopFigures* figures) {
+TopFigures ServerFigures(const Pair& pair, double keys) {
+  using Pointer = Json::json_pointer;
   const Json& server = pair.now.at("server");
-  figures->version = server.at("hps").get<std::string>();
-  figures->state = server.at("state").get<std::string>();
-  figures->uptime_seconds =
-      (pair.now.at("unix_ms").get<double>() - server.at("start_unix_ms").get<double>()) * 1e-3;
-  figures->rates.http = pair.Rate(Json::json_pointer("/server/requests/http"));
-  figures->rates.grpc = pair.Rate(Json::json_pointer("/server/requests/grpc"));
-  figures->rates.refused = pair.SumRate(Json::json_pointer("/server/refused"));
-  figures->rates.late = pair.SumRate(Json::json_pointer("/server/deadlines_exceeded"));
-  figures->rates.bad = pair.SumRate(Json::json_pointer("/server/bad_requests"));
-  figures->cpu_cores = pair.Rate(Json::json_pointer("/process/cpu_seconds"));
-  figures->resident_bytes = pair.now.at("process").at("resident_bytes").get<uint64_t>();
-  figures->connections_http = server.at("connections_http").get<uint64_t>();
+  return {
+      {"state", server.at("state").get<std::string>()},
+      {"version", server.at("hps").get<std::string>()},
+      {"uptime_seconds",
+       (pair.now.at("unix_ms").get<double>() - server.at("start_unix_ms").get<double>()) * 1e-3},
+      {"http_per_second", pair.Rate(Pointer("/server/requests/http"))},
+      {"grpc_per_second", pair.Rate(Pointer("/server/requests/grpc"))},
+      {"keys_per_second", keys / pair.seconds},
+      {"refused_per_second", pair.SumRate(Pointer("/server/refused"))},
+      {"late_per_second", pair.SumRate(Pointer("/server/deadlines_exceeded"))},
+      {"wrong_per_second", pair.SumRate(Pointer("/server/bad_requests"))},
+      {"cpu_cores", pair.Rate(Pointer("/process/cpu_seconds"))},
+      {"resident_bytes", pair.now.at("process").at("resident_bytes").get<uint64_t>()},
+      {"connections_http", server.at("connections_http").get<uint64_t>()}};
 }
 
-void FillModels(const Pair& pair, TopFigures* figures) {
+// Adds the latency of all models to `figures`, and returns the models.
+TopFigures AddLatency(const Pair& pair, TopFigures* figures) {
   const Counts bounds = pair.now.at("latency_bucket_seconds").get<Counts>();
+  TopFigures models = TopFigures::array();
   Counts all;
   for (const Json& model : pair.now.at("models")) {
-    TopModel& top = figures->models.emplace_back();
-    top.name = model.at("name").get<std::string>();
-    top.version = model.at("version").get<std::string>();
-    top.state = model.at("state").get<std::string>();
-    top.queue_depth = model.at("queue_depth").get<uint64_t>();
-    const Json* const before = FindNamed(pair.before, "models", top.name);
+    const auto name = model.at("name").get<std::string>();
+    const Json* const before = FindNamed(pair.before, "models", name);
     const auto rate = [&](const char* counter) {
       return pair.Rate(CountOf(before, counter), CountOf(&model, counter));
     };
-    top.requests_per_second = rate("requests");
-    top.keys_per_second = rate("keys");
-    top.failed_per_second = rate("requests_failed");
     Counts counts;
     AddTotalStage(&model, 1, counts);
     AddTotalStage(before, -1, counts);
-    top.latency = LatencyOf(counts, bounds);
+    models.push_back({{"name", name},
+                      {"version", model.at("version").get<std::string>()},
+                      {"state", model.at("state").get<std::string>()},
+                      {"requests_per_second", rate("requests")},
+                      {"keys_per_second", rate("keys")},
+                      {"failed_per_second", rate("requests_failed")},
+                      {"queue_depth", model.at("queue_depth").get<uint64_t>()},
+                      {"latency_seconds", LatencyOf(counts, bounds)}});
     all.resize(std::max(all.size(), counts.size()));
     for (size_t i = 0; i < counts.size(); ++i) all[i] += counts[i];
   }
-  figures->latency = LatencyOf(all, bounds);
+  (*figures)["latency_seconds"] = LatencyOf(all, bounds);
+  return models;
 }
 
-void FillTables(const Pair& pair, TopFigures* figures) {
-  KeyCounts all;
+// Adds the keys of all tables to `all`. The tables that were asked most come first.
+TopFigures TablesOf(const Pair& pair, KeyCounts* all) {
+  std::vector<TopFigures> tables;
   for (const Json& table : pair.now.at("tables")) {
-    TopTable& top = figures->tables.emplace_back();
-    top.name = table.at("name").get<std::string>();
-    top.rows = table.at("rows").get<uint64_t>();
-    const KeyCounts keys = KeysBetween(FindNamed(pair.before, "tables", top.name), table);
-    top.keys_per_second = keys.total() / pair.seconds;
-    top.shares = keys.shares();
-    all.Add(keys);
+    const auto name = table.at("name").get<std::string>();
+    const KeyCounts keys = KeysBetween(FindNamed(pair.before, "tables", name), table);
+    TopFigures& top =
+        tables.emplace_back(TopFigures{{"name", name},
+                                       {"rows", table.at("rows").get<uint64_t>()},
+                                       {"keys_per_second", Total(keys) / pair.seconds}});
+    AddShares(keys, &top);
+    for (size_t i = 0; i < keys.size(); ++i) (*all)[i] += keys[i];
   }
-  figures->rates.keys = all.total() / pair.seconds;
-  figures->shares = all.shares();
-  std::stable_sort(
-      figures->tables.begin(), figures->tables.end(),
-      [](const TopTable& a, const TopTable& b) { return a.keys_per_second > b.keys_per_second; });
+  std::stable_sort(tables.begin(), tables.end(), [](const TopFigures& a, const TopFigures& b) {
+    return a.at("keys_per_second").get<double>() > b.at("keys_per_second").get<double>();
+  });
+  return tables;
 }
 
-void FillLevels(const Pair& pair, TopFigures* figures) {
+TopFigures LevelsOf(const Pair& pair) {
+  TopFigures levels = TopFigures::array();
   for (const Json& level : pair.now.at("levels")) {
-    TopLevel& top = figures->levels.emplace_back();
-    top.name = level.at("name").get<std::string>();
-    top.up = level.at("up").get<bool>();
-    if (level.contains("rows")) top.rows = level.at("rows").get<uint64_t>();
-    if (level.contains("bytes")) top.bytes = level.at("bytes").get<uint64_t>();
-    top.bytes_max = level.value("bytes_max", uint64_t{0});
-    top.errors = level.at("errors").get<uint64_t>();
-    top.evictions_per_second =
-        pair.Rate(CountOf(FindNamed(pair.before, "levels", top.name), "evictions"),
-                  CountOf(&level, "evictions"));
-    for (const Json& node : level.value("nodes", Json::array())) {
-      top.nodes.push_back({.address = node.at("address").get<std::string>(),
-                           .bypassed = node.at("bypassed").get<bool>(),
-                           .failures = node.at("failures").get<uint64_t>()});
+    const auto name = level.at("name").get<std::string>();
+    TopFigures top = {{"name", name}, {"up", level.at("up").get<bool>()}};
+    // A level on Redis does not know its rows and bytes; bytes_max 0 = no budget.
+    for (const char* amount : {"rows", "bytes", "bytes_max"}) {
+      if (!level.contains(amount)) continue;
+      const auto value = level.at(amount).get<uint64_t>();
+      if (value > 0 || amount != std::string_view("bytes_max")) top[amount] = value;
     }
+    top["evictions_per_second"] = pair.Rate(
+        CountOf(FindNamed(pair.before, "levels", name), "evictions"), CountOf(&level, "evictions"));
+    top["errors"] = level.at("errors").get<uint64_t>();
+    for (const Json& node : level.value("nodes", Json::array())) {
+      top["nodes"].push_back({{"address", node.at("address").get<std::string>()},
+                              {"bypassed", node.at("bypassed").get<bool>()},
+                              {"failures", node.at("failures").get<uint64_t>()}});
+    }
+    levels.push_back(std::move(top));
   }
+  return levels;
 }
 
-void FillStream(const Pair& pair, TopFigures* figures) {
+void AddStream(const Pair& pair, TopFigures* figures) {
   const Json stream = pair.now.value("stream", Json());
   if (stream.is_null()) return;
-  TopStream& top = figures->stream.emplace();
-  top.problem = stream.at("problem").get<std::string>();
-  top.rows_per_second = pair.Rate(Json::json_pointer("/updates/rows_upserted")) +
-                        pair.Rate(Json::json_pointer("/updates/rows_deleted"));
-  top.lag_records = stream.at("lag_records").get<uint64_t>();
-  top.lag_seconds = stream.at("lag_seconds").get<double>();
-  top.parked = static_cast<uint64_t>(Sum(stream.at("parked")));
+  TopFigures& top = (*figures)["stream"];
+  top = {{"problem", stream.at("problem").get<std::string>()},
+         {"rows_per_second", pair.Rate(Json::json_pointer("/updates/rows_upserted")) +
+                                 pair.Rate(Json::json_pointer("/updates/rows_deleted"))},
+         {"lag_records", stream.at("lag_records").get<uint64_t>()},
+         {"lag_seconds", stream.at("lag_seconds").get<double>()},
+         {"parked", static_cast<uint64_t>(Sum(stream.at("parked")))}};
   Counts counts = stream.at("freshness").at("l3").at("counts").get<Counts>();
   const Json former = pair.before.value("stream", Json());
   if (!former.is_null()) {
     const Counts before = former.at("freshness").at("l3").at("counts").get<Counts>();
     for (size_t i = 0; i < std::min(counts.size(), before.size()); ++i) counts[i] -= before[i];
   }
-  top.l3_freshness_p99_seconds =
-      Percentile(counts, stream.at("freshness_bucket_seconds").get<Counts>(), 0.99);
+  const Counts bounds = stream.at("freshness_bucket_seconds").get<Counts>();
+  if (const auto p99 = Percentile(counts, bounds, 0.99)) top["l3_freshness_p99_seconds"] = *p99;
 }
 
 }  // namespace
@@ -235,12 +238,15 @@ absl::StatusOr<TopFigures> ComputeTopFigures(const std::string& before, const st
     const double seconds =
         (latest.at("unix_ms").get<double>() - former.at("unix_ms").get<double>()) * 1e-3;
     const Pair pair = {.before = former, .now = latest, .seconds = std::max(seconds, 1e-3)};
-    TopFigures figures;
-    FillServer(pair, &figures);
-    FillModels(pair, &figures);
-    FillTables(pair, &figures);
-    FillLevels(pair, &figures);
-    FillStream(pair, &figures);
+    KeyCounts keys{};
+    TopFigures tables = TablesOf(pair, &keys);
+    TopFigures figures = ServerFigures(pair, Total(keys));
+    TopFigures models = AddLatency(pair, &figures);
+    AddShares(keys, &figures);
+    AddStream(pair, &figures);
+    figures["levels"] = LevelsOf(pair);
+    figures["models"] = std::move(models);
+    figures["tables"] = std::move(tables);
     return figures;
   } catch (const Json::exception& error) {
     return absl::InvalidArgumentError(

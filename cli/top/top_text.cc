@@ -1,8 +1,10 @@
-// How `hps top` looks: as text for people, and as JSON for programs.
+// How `hps top` looks for people.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cli/output.h"
@@ -22,14 +24,25 @@ std::string Right(std::string_view text, size_t width) {
                               : std::string(width - text.size(), ' ') + std::string(text);
 }
 
-std::string Seconds(const std::optional<double>& seconds) {
-  if (!seconds.has_value()) return "-";
-  if (*seconds < 1e-3) return Fixed(*seconds * 1e6, 0) + " us";
-  if (*seconds < 1) return Fixed(*seconds * 1e3, *seconds < 0.01 ? 2 : 1) + " ms";
-  return Fixed(*seconds, 2) + " s";
+const std::string& Text(const TopFigures& object, const char* member) {
+  return object.at(member).get_ref<const std::string&>();
 }
 
-std::string Percent(double share) { return Fixed(share * 100, 1) + " %"; }
+double Number(const TopFigures& object, const char* member) {
+  return object.at(member).get<double>();
+}
+
+std::string Count(const TopFigures& object, const char* member) {
+  return ReadableCount(Number(object, member));
+}
+
+std::string Seconds(const TopFigures& object, const char* member) {
+  if (!object.contains(member)) return "-";
+  const double seconds = Number(object, member);
+  if (seconds < 1e-3) return Fixed(seconds * 1e6, 0) + " us";
+  if (seconds < 1) return Fixed(seconds * 1e3, seconds < 0.01 ? 2 : 1) + " ms";
+  return Fixed(seconds, 2) + " s";
+}
 
 std::string Uptime(double seconds) {
   const auto whole = static_cast<int64_t>(seconds);
@@ -40,90 +53,77 @@ std::string Uptime(double seconds) {
 }
 
 // Ten characters, a letter for each tenth: 1, 2, 3 for the levels, a for absent, d for default.
-std::string ShareBar(const std::optional<TopShares>& shares) {
+std::string ShareBar(const TopFigures& table) {
   constexpr size_t kTenths = 10;
-  if (!shares.has_value()) return std::string(kTenths, '.');
+  if (!table.contains("answered_by")) return std::string(kTenths, '.');
   std::string bar;
   double reached = 0;
-  const auto add = [&](double share, char letter) {
-    reached += share;
+  for (const auto& [name, share] : table.at("answered_by").items()) {
+    reached += share.get<double>();
     const auto end = static_cast<size_t>(std::lround(reached * kTenths));
-    while (bar.size() < std::min(end, kTenths)) bar += letter;
-  };
-  add(shares->l1, '1');
-  add(shares->l2, '2');
-  add(shares->l3, '3');
-  add(shares->absent, 'a');
-  add(shares->default_rows, 'd');
+    while (bar.size() < std::min(end, kTenths)) bar += name[0] == 'l' ? name[1] : name[0];
+  }
   return bar;
 }
 
-std::string ShareLine(const std::optional<TopShares>& shares) {
-  if (!shares.has_value()) return "answered by  -";
-  return absl::StrCat("answered by  level 1 ", Percent(shares->l1), "   level 2 ",
-                      Percent(shares->l2), "   level 3 ", Percent(shares->l3), "   absent ",
-                      Percent(shares->absent), "   default ", Percent(shares->default_rows));
+std::string ShareLine(const TopFigures& figures) {
+  if (!figures.contains("answered_by")) return "answered by  -";
+  const auto percent = [&shares = figures.at("answered_by")](const char* answer) {
+    return Fixed(Number(shares, answer) * 100, 1) + " %";
+  };
+  return absl::StrCat("answered by  level 1 ", percent("l1"), "   level 2 ", percent("l2"),
+                      "   level 3 ", percent("l3"), "   absent ", percent("absent"), "   default ",
+                      percent("default"));
 }
 
 std::vector<std::string> HeadLines(const TopFigures& figures) {
-  const auto rate = [](double value) { return ReadableCount(value) + "/s"; };
-  return {absl::StrCat("hps ", figures.version, "  ", figures.state, "  up ",
-                       Uptime(figures.uptime_seconds), "  ",
-                       ReadableBytes(static_cast<double>(figures.resident_bytes)), "  ",
-                       Fixed(figures.cpu_cores, 2), " cores  ", figures.connections_http,
-                       " HTTP connections"),
+  const auto rate = [&](const char* member) { return Count(figures, member) + "/s"; };
+  const TopFigures& latency = figures.at("latency_seconds");
+  return {absl::StrCat("hps ", Text(figures, "version"), "  ", Text(figures, "state"), "  up ",
+                       Uptime(Number(figures, "uptime_seconds")), "  ",
+                       ReadableBytes(Number(figures, "resident_bytes")), "  ",
+                       Fixed(Number(figures, "cpu_cores"), 2), " cores  ",
+                       figures.at("connections_http").dump(), " HTTP connections"),
           "",
-          absl::StrCat("requests     HTTP ", rate(figures.rates.http), "   gRPC ",
-                       rate(figures.rates.grpc), "   keys ", rate(figures.rates.keys),
-                       "   refused ", rate(figures.rates.refused), "   late ",
-                       rate(figures.rates.late), "   wrong ", rate(figures.rates.bad)),
-          absl::StrCat("latency      p50 ", Seconds(figures.latency.p50), "   p95 ",
-                       Seconds(figures.latency.p95), "   p99 ", Seconds(figures.latency.p99)),
-          ShareLine(figures.shares)};
+          absl::StrCat("requests     HTTP ", rate("http_per_second"), "   gRPC ",
+                       rate("grpc_per_second"), "   keys ", rate("keys_per_second"), "   refused ",
+                       rate("refused_per_second"), "   late ", rate("late_per_second"), "   wrong ",
+                       rate("wrong_per_second")),
+          absl::StrCat("latency      p50 ", Seconds(latency, "p50"), "   p95 ",
+                       Seconds(latency, "p95"), "   p99 ", Seconds(latency, "p99")),
+          ShareLine(figures)};
 }
 
 std::vector<std::string> StreamLines(const TopFigures& figures) {
-  if (!figures.stream.has_value()) return {};
-  const TopStream& stream = *figures.stream;
+  if (!figures.contains("stream")) return {};
+  const TopFigures& stream = figures.at("stream");
   std::vector<std::string> lines = {
-      absl::StrCat("stream       ", ReadableCount(stream.rows_per_second), " rows/s   lag ",
-                   ReadableCount(static_cast<double>(stream.lag_records)), " records, ",
-                   Seconds(stream.lag_seconds), "   publish to level 3 p99 ",
-                   Seconds(stream.l3_freshness_p99_seconds), "   set aside ", stream.parked)};
-  if (!stream.problem.empty()) lines.push_back("             NOT READABLE: " + stream.problem);
+      absl::StrCat("stream       ", Count(stream, "rows_per_second"), " rows/s   lag ",
+                   Count(stream, "lag_records"), " records, ", Seconds(stream, "lag_seconds"),
+                   "   publish to level 3 p99 ", Seconds(stream, "l3_freshness_p99_seconds"),
+                   "   set aside ", stream.at("parked").dump())};
+  const std::string& problem = Text(stream, "problem");
+  if (!problem.empty()) lines.push_back("             NOT READABLE: " + problem);
   return lines;
-}
-
-void WriteStream(const TopFigures& figures, JsonWriter& json) {
-  if (!figures.stream.has_value()) return;
-  const TopStream& stream = *figures.stream;
-  json.Name("stream").BeginObject().Member("problem", std::string_view(stream.problem));
-  json.Member("rows_per_second", stream.rows_per_second);
-  json.Member("lag_records", stream.lag_records).Member("lag_seconds", stream.lag_seconds);
-  json.Member("parked", stream.parked);
-  if (stream.l3_freshness_p99_seconds.has_value())
-    json.Member("l3_freshness_p99_seconds", *stream.l3_freshness_p99_seconds);
-  json.EndObject();
 }
 
 std::vector<std::string> LevelLines(const TopFigures& figures) {
   std::vector<std::string> lines = {
       "", "LEVEL  STATE       ROWS        BYTES       BUDGET  EVICTIONS/S  ERRORS"};
-  for (const TopLevel& level : figures.levels) {
-    const std::string budget =
-        level.bytes_max == 0 ? "-" : ReadableBytes(static_cast<double>(level.bytes_max));
-    const auto text = [](const std::optional<uint64_t>& value, const auto& format) {
-      return value.has_value() ? format(static_cast<double>(*value)) : std::string("-");
+  for (const TopFigures& level : figures.at("levels")) {
+    const auto text = [&](const char* member, const auto& format) {
+      return level.contains(member) ? format(Number(level, member)) : std::string("-");
     };
-    lines.push_back(absl::StrCat(Left(level.name, 7), Left(level.up ? "up" : "DOWN", 5),
-                                 Right(text(level.rows, ReadableCount), 11),
-                                 Right(text(level.bytes, ReadableBytes), 13), Right(budget, 13),
-                                 Right(ReadableCount(level.evictions_per_second), 13),
-                                 Right(absl::StrCat(level.errors), 8)));
-    for (const TopNode& node : level.nodes) {
-      lines.push_back(absl::StrCat("  ", node.address, "  ",
-                                   node.bypassed ? "BYPASSED, it does not answer" : "answers", "  ",
-                                   node.failures, " failures"));
+    lines.push_back(absl::StrCat(
+        Left(Text(level, "name"), 7), Left(level.at("up").get<bool>() ? "up" : "DOWN", 5),
+        Right(text("rows", ReadableCount), 11), Right(text("bytes", ReadableBytes), 13),
+        Right(text("bytes_max", ReadableBytes), 13),
+        Right(Count(level, "evictions_per_second"), 13), Right(level.at("errors").dump(), 8)));
+    for (const TopFigures& node : level.value("nodes", TopFigures::array())) {
+      lines.push_back(
+          absl::StrCat("  ", Text(node, "address"), "  ",
+                       node.at("bypassed").get<bool>() ? "BYPASSED, it does not answer" : "answers",
+                       "  ", node.at("failures").dump(), " failures"));
     }
   }
   return lines;
@@ -134,12 +134,13 @@ std::vector<std::string> ModelLines(const TopFigures& figures) {
       "",
       "MODEL                 VERSION  STATE        REQUESTS/S   KEYS/S      P50      P99  "
       "WAITING"};
-  for (const TopModel& model : figures.models) {
-    lines.push_back(absl::StrCat(
-        Left(model.name, 21), " ", Left(model.version, 8), " ", Left(model.state, 11),
-        Right(ReadableCount(model.requests_per_second), 12),
-        Right(ReadableCount(model.keys_per_second), 9), Right(Seconds(model.latency.p50), 9),
-        Right(Seconds(model.latency.p99), 9), Right(absl::StrCat(model.queue_depth), 9)));
+  for (const TopFigures& model : figures.at("models")) {
+    const TopFigures& latency = model.at("latency_seconds");
+    lines.push_back(
+        absl::StrCat(Left(Text(model, "name"), 21), " ", Left(Text(model, "version"), 8), " ",
+                     Left(Text(model, "state"), 11), Right(Count(model, "requests_per_second"), 12),
+                     Right(Count(model, "keys_per_second"), 9), Right(Seconds(latency, "p50"), 9),
+                     Right(Seconds(latency, "p99"), 9), Right(model.at("queue_depth").dump(), 9)));
   }
   return lines;
 }
@@ -147,76 +148,12 @@ std::vector<std::string> ModelLines(const TopFigures& figures) {
 std::vector<std::string> TableLines(const TopFigures& figures) {
   std::vector<std::string> lines = {
       "", "TABLE                                 ROWS     KEYS/S  ANSWERED BY"};
-  for (const TopTable& table : figures.tables) {
-    lines.push_back(absl::StrCat(
-        Left(table.name, 32), Right(ReadableCount(static_cast<double>(table.rows)), 10),
-        Right(ReadableCount(table.keys_per_second), 11), "  ", ShareBar(table.shares)));
+  for (const TopFigures& table : figures.at("tables")) {
+    lines.push_back(absl::StrCat(Left(Text(table, "name"), 32), Right(Count(table, "rows"), 10),
+                                 Right(Count(table, "keys_per_second"), 11), "  ",
+                                 ShareBar(table)));
   }
   return lines;
-}
-
-void WriteLatency(const TopLatency& latency, JsonWriter& json) {
-  json.Name("latency_seconds").BeginObject();
-  if (latency.p50.has_value()) json.Member("p50", *latency.p50);
-  if (latency.p95.has_value()) json.Member("p95", *latency.p95);
-  if (latency.p99.has_value()) json.Member("p99", *latency.p99);
-  json.EndObject();
-}
-
-void WriteShares(const std::optional<TopShares>& shares, JsonWriter& json) {
-  if (!shares.has_value()) return;
-  json.Name("answered_by").BeginObject();
-  json.Member("l1", shares->l1).Member("l2", shares->l2).Member("l3", shares->l3);
-  json.Member("absent", shares->absent).Member("default", shares->default_rows).EndObject();
-}
-
-void WriteModels(const TopFigures& figures, JsonWriter& json) {
-  json.Name("models").BeginArray();
-  for (const TopModel& model : figures.models) {
-    json.BeginObject().Member("name", std::string_view(model.name));
-    json.Member("version", std::string_view(model.version));
-    json.Member("state", std::string_view(model.state));
-    json.Member("requests_per_second", model.requests_per_second);
-    json.Member("keys_per_second", model.keys_per_second);
-    json.Member("failed_per_second", model.failed_per_second);
-    json.Member("queue_depth", model.queue_depth);
-    WriteLatency(model.latency, json);
-    json.EndObject();
-  }
-  json.EndArray();
-}
-
-void WriteLevels(const TopFigures& figures, JsonWriter& json) {
-  json.Name("levels").BeginArray();
-  for (const TopLevel& level : figures.levels) {
-    json.BeginObject().Member("name", std::string_view(level.name)).Member("up", level.up);
-    if (level.rows.has_value()) json.Member("rows", *level.rows);
-    if (level.bytes.has_value()) json.Member("bytes", *level.bytes);
-    if (level.bytes_max > 0) json.Member("bytes_max", level.bytes_max);
-    json.Member("evictions_per_second", level.evictions_per_second);
-    json.Member("errors", level.errors);
-    if (!level.nodes.empty()) {
-      json.Name("nodes").BeginArray();
-      for (const TopNode& node : level.nodes) {
-        json.BeginObject().Member("address", std::string_view(node.address));
-        json.Member("bypassed", node.bypassed).Member("failures", node.failures).EndObject();
-      }
-      json.EndArray();
-    }
-    json.EndObject();
-  }
-  json.EndArray();
-}
-
-void WriteTables(const TopFigures& figures, JsonWriter& json) {
-  json.Name("tables").BeginArray();
-  for (const TopTable& table : figures.tables) {
-    json.BeginObject().Member("name", std::string_view(table.name)).Member("rows", table.rows);
-    json.Member("keys_per_second", table.keys_per_second);
-    WriteShares(table.shares, json);
-    json.EndObject();
-  }
-  json.EndArray();
 }
 
 }  // namespace
@@ -234,28 +171,6 @@ std::string TopText(const TopFigures& figures, size_t columns, size_t lines_max)
     text += line.substr(0, columns);
   }
   return text;
-}
-
-void WriteTopJson(const TopFigures& figures, JsonWriter& json) {
-  json.BeginObject().Member("state", std::string_view(figures.state));
-  json.Member("version", std::string_view(figures.version));
-  json.Member("uptime_seconds", figures.uptime_seconds);
-  json.Member("http_per_second", figures.rates.http);
-  json.Member("grpc_per_second", figures.rates.grpc);
-  json.Member("keys_per_second", figures.rates.keys);
-  json.Member("refused_per_second", figures.rates.refused);
-  json.Member("late_per_second", figures.rates.late);
-  json.Member("wrong_per_second", figures.rates.bad);
-  json.Member("cpu_cores", figures.cpu_cores);
-  json.Member("resident_bytes", figures.resident_bytes);
-  json.Member("connections_http", figures.connections_http);
-  WriteLatency(figures.latency, json);
-  WriteShares(figures.shares, json);
-  WriteStream(figures, json);
-  WriteLevels(figures, json);
-  WriteModels(figures, json);
-  WriteTables(figures, json);
-  json.EndObject();
 }
 
 }  // namespace hps::cli

@@ -55,6 +55,11 @@ class JsonWriter {
     }
   }
 
+  // A document in memory without null, as nlohmann::ordered_json.
+  template <typename Document>
+  requires requires(const Document& document) { document.is_object(); }
+  JsonWriter& Value(const Document& document);
+
   template <typename T>
   JsonWriter& Member(std::string_view name, const T& value) {
     return Name(name).Value(value);
@@ -80,5 +85,25 @@ class JsonWriter {
   bool needs_comma_ = false;
   bool failed_ = false;
 };
+
+template <typename Document>
+requires requires(const Document& document) { document.is_object(); }
+JsonWriter& JsonWriter::Value(const Document& document) {
+  if (document.is_object()) {
+    BeginObject();
+    for (const auto& [name, member] : document.items()) Member(name, member);
+    return EndObject();
+  }
+  if (document.is_array()) {
+    BeginArray();
+    for (const Document& element : document) Value(element);
+    return EndArray();
+  }
+  if (document.is_boolean()) return Value(document.template get<bool>());
+  if (document.is_number_unsigned()) return Value(document.template get<uint64_t>());
+  if (document.is_number_integer()) return Value(document.template get<int64_t>());
+  if (document.is_number()) return Value(document.template get<double>());
+  return Value(std::string_view(document.template get_ref<const std::string&>()));
+}
 
 }  // namespace hps

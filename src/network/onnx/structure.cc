@@ -1,97 +1,68 @@
 #include "network/onnx/structure.h"
 
-#include <optional>
+#include <google/protobuf/io/coded_stream.h>
 
-#include "base/macros.h"
+#include <array>
+
+#include "base/bytes.h"
 
 namespace hps {
 namespace {
 
-// Field numbers of onnx-ml.proto.
-constexpr uint64_t kModelGraph = 7;
-constexpr uint64_t kGraphInitializer = 5;
-constexpr uint64_t kTensorRawData = 9;
+using google::protobuf::io::CodedInputStream;
 
 enum WireType : uint8_t { kVarint = 0, kFixed64 = 1, kLengthDelimited = 2, kFixed32 = 5 };
 
-// Steps over the fields of one message.
-class FieldReader {
- public:
-  explicit FieldReader(std::span<const std::byte> message) : rest_(message) {}
+constexpr uint32_t MessageTag(uint32_t field) { return field << 3 | kLengthDelimited; }
 
-  bool at_end() const { return rest_.empty(); }
-  uint64_t field() const { return field_; }
-  bool is_message() const { return type_ == kLengthDelimited; }
-  std::span<const std::byte> content() const { return content_; }
+// The way to a tensor's data, by the field numbers of onnx-ml.proto: the graph of a model, the
+// initializers of a graph, the raw data of a tensor.
+constexpr std::array kWay = {MessageTag(7), MessageTag(5), MessageTag(9)};
 
-  // False: the message is malformed.
-  bool Next() {
-    const std::optional<uint64_t> tag = TakeVarint();
-    if (!tag.has_value()) return false;
-    field_ = *tag >> 3;
-    type_ = static_cast<uint8_t>(*tag & 7);
-    switch (type_) {
-      case kVarint:
-        return TakeVarint().has_value();
-      case kFixed64:
-        return Take(8);
-      case kFixed32:
-        return Take(4);
-      case kLengthDelimited: {
-        const std::optional<uint64_t> size = TakeVarint();
-        return size.has_value() && Take(*size);
-      }
-      default:
-        return false;  // groups
-    }
+// Reads a field up to its content, of `size` bytes, or all of it. False: it is malformed.
+bool ReadSize(CodedInputStream& message, uint32_t tag, int* size) {
+  uint64_t ignored = 0;
+  *size = 0;
+  switch (tag & 7) {
+    case kVarint:
+      return message.ReadVarint64(&ignored);
+    case kFixed64:
+      *size = 8;
+      return true;
+    case kFixed32:
+      *size = 4;
+      return true;
+    case kLengthDelimited:
+      return message.ReadVarintSizeAsInt(size);
+    default:
+      return false;  // groups
   }
-
- private:
-  std::optional<uint64_t> TakeVarint() {
-    uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
-      const auto byte = static_cast<uint64_t>(rest_.front());
-      rest_ = rest_.subspan(1);
-      value |= (byte & 0x7f) << shift;
-      if (byte < 0x80) return value;
-    }
-    return std::nullopt;
-  }
-
-  bool Take(uint64_t size) {
-    if (size > rest_.size()) return false;
-    content_ = rest_.first(size);
-    rest_ = rest_.subspan(size);
-    return true;
-  }
-
-  std::span<const std::byte> rest_;
-  std::span<const std::byte> content_;
-  uint64_t field_ = 0;
-  uint8_t type_ = kVarint;
-};
+}
 
 // Adds up the weights in `message`, which lies `depth` messages deep on the way to a tensor's data.
-bool AddWeights(std::span<const std::byte> message, size_t depth, uint64_t& bytes) {
-  constexpr uint64_t kWay[] = {kModelGraph, kGraphInitializer, kTensorRawData};
-  FieldReader reader(message);
-  while (!reader.at_end()) {
-    if (!reader.Next()) return false;
-    if (reader.field() != kWay[depth] || !reader.is_message()) continue;
-    if (depth == 2) {
-      bytes += reader.content().size();
-    } else if (!AddWeights(reader.content(), depth + 1, bytes)) {
-      return false;
+// False: it is malformed.
+bool AddWeights(CodedInputStream& message, size_t depth, uint64_t& bytes) {
+  while (const uint32_t tag = message.ReadTag()) {
+    int size = 0;
+    if (!ReadSize(message, tag, &size) || size > message.BytesUntilLimit()) return false;
+    if (tag == kWay[depth] && depth + 1 < kWay.size()) {
+      const CodedInputStream::Limit limit = message.PushLimit(size);
+      if (!AddWeights(message, depth + 1, bytes)) return false;
+      message.PopLimit(limit);
+    } else {
+      if (tag == kWay[depth]) bytes += static_cast<uint64_t>(size);
+      if (!message.Skip(size)) return false;
     }
   }
-  return true;
+  return message.ConsumedEntireMessage();
 }
 
 }  // namespace
 
 absl::StatusOr<uint64_t> OnnxStructureBytes(std::span<const std::byte> file) {
+  CodedInputStream message(AsAligned<uint8_t>(file.data()), static_cast<int>(file.size()));
   uint64_t weights = 0;
-  if (!AddWeights(file, 0, weights))
+  if (!AddWeights(message, 0, weights))
     return absl::InvalidArgumentError(
         "it is not an ONNX model: its bytes are not a protobuf message");
   return file.size() - weights;

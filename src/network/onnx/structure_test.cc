@@ -26,7 +26,11 @@ TEST(OnnxStructureTest, CountsAllButRawWeights) {
 TEST(OnnxStructureTest, RefusesWhatIsNoMessage) {
   for (const std::string& bytes :
        {std::string("\xff"), std::string("\x3a\x05xy"), std::string("\x3b"),
-        std::string("\x09\x01"), std::string(11, '\xff')}) {
+        std::string("\x09\x01"), std::string(11, '\xff'), std::string("\x08"),
+        std::string("\x08\x80"), std::string("\0", 1), std::string("\x08\x01\x3b\x3c"),
+        std::string("\x3a\x03\x2a\x02xy"), std::string("\x3a\x02\x2a\x01\x08\x01"),
+        std::string("\x3a\x02\x08\x01\0", 5),
+        std::string("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01x")}) {
     EXPECT_FALSE(OnnxStructureBytes(AsBytes(std::string_view(bytes))).ok());
   }
   EXPECT_EQ(StructureBytes(""), 0U);

@@ -85,17 +85,7 @@ HealthCheckResponse HealthOf(const ModelRepository& repository) {
   return answer;
 }
 
-const char* StateName(ModelState state) {
-  switch (state) {
-    case ModelState::kReady:
-      return "READY";
-    case ModelState::kLoading:
-      return "LOADING";
-    case ModelState::kUnavailable:
-      return "UNAVAILABLE";
-  }
-  return "UNKNOWN";
-}
+constexpr std::array kModelStateNames = {"READY", "LOADING", "UNAVAILABLE"};
 
 }  // namespace
 
@@ -258,7 +248,7 @@ ControlMethods::Answer ControlMethods::RepositoryIndex(std::string_view request)
     inference::RepositoryIndexResponse::ModelIndex* model = answer.add_models();
     model->set_name(entry.name);
     model->set_version(entry.version);
-    model->set_state(StateName(entry.state));
+    model->set_state(kModelStateNames[static_cast<size_t>(entry.state)]);
     model->set_reason(entry.reason);
   }
   return answer.SerializeAsString();

@@ -209,7 +209,7 @@ absl::Status HttpCall::MakeSnapshot() {
   const TimePoint begin = RealClock().Now();
   const absl::StatusOr<uint64_t> bytes = store->Snapshot(std::string(model_));
   if (!bytes.ok()) return ForClients("a snapshot failed", bytes.status());
-  JsonWriter json(&answer_.text);
+  JsonWriter json(&answer_);
   json.BeginObject();
   json.Member("name", model_).Member("bytes", *bytes);
   json.Member("seconds", std::chrono::duration<double>(RealClock().Now() - begin).count());
@@ -232,7 +232,7 @@ absl::Status HttpCall::ApplyUpdate() {
   const Duration timeout = request.timeout == Duration::zero() ? kUpdateWaitMax : request.timeout;
   HPS_RETURN_IF_ERROR(ForClients("a change of rows failed",
                                  store->Apply(change.update, std::min(timeout, kUpdateWaitMax))));
-  JsonWriter json(&answer_.text);
+  JsonWriter json(&answer_);
   json.BeginObject();
   json.Member("rows", uint64_t{count});
   json.EndObject();
@@ -304,7 +304,7 @@ void HttpCall::ReleaseRequest() {
 void HttpCall::End() {
   ReleaseRequest();
   rows_.Release();
-  answer_ = ApiAnswer();
+  answer_.clear();
   Reset();
 }
 

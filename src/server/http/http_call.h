@@ -87,8 +87,8 @@ class HttpCall final : public InferenceCall, private Task {
   absl::Status TakeResult();
   // Not an inference.
   bool is_control() const { return kind_ >= Kind::kLoad; }
-  // Of a call that is_control and was successful.
-  ApiAnswer TakeAnswer() { return std::exchange(answer_, ApiAnswer()); }
+  // Of a call that is_control and was successful: JSON.
+  std::string TakeAnswer() { return answer_.empty() ? "{}" : std::exchange(answer_, {}); }
   // Adds the outputs to the response: JSON, then the binary ones. Errors: those of EncodeAnswer.
   // `json_bytes`: of the JSON; 0 = there are no binary outputs.
   absl::Status Encode(HttpResponseWriter* response, uint64_t* json_bytes);
@@ -137,7 +137,7 @@ class HttpCall final : public InferenceCall, private Task {
   std::span<char> body_;    // of a kUpdate
   uint64_t json_bytes_ = 0;
   Admission::Reservation share_;  // of the server's bytes; of a kUpdate
-  ApiAnswer answer_;
+  std::string answer_;            // empty: {}
   absl::Status result_;
   InferDecoder decoder_;
   PackedBody unpacked_;

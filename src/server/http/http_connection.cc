@@ -394,7 +394,7 @@ void HttpConnection::EndCall() {
   state_ = State::kReading;
   if (is_abandoned) return Close();
   if (call_.is_control()) {
-    return SendApi(status.ok() ? absl::StatusOr<ApiAnswer>(call_.TakeAnswer()) : status);
+    return SendApi(status.ok() ? absl::StatusOr<Page>(JsonPage(call_.TakeAnswer())) : status);
   }
   status.ok() ? SendRows() : SendRefusal(status);
 }
@@ -478,7 +478,7 @@ void HttpConnection::Refuse(HttpError error) {
   SendError(std::move(error));
 }
 
-void HttpConnection::SendApi(absl::StatusOr<ApiAnswer> answer) {
+void HttpConnection::SendApi(absl::StatusOr<Page> answer) {
   if (!answer.ok()) {
     std::optional<BadRequestReason> reason;
     if (absl::IsNotFound(answer.status())) reason = BadRequestReason::kUnknown;
@@ -486,7 +486,7 @@ void HttpConnection::SendApi(absl::StatusOr<ApiAnswer> answer) {
     return SendError(answer.status(), reason);
   }
   const std::string_view content_type = answer->content_type;
-  writer_.AddApiAnswer(*std::move(answer));
+  writer_.AddPage(*std::move(answer));
   Send(200, content_type, {});
 }
 

@@ -99,7 +99,7 @@ class HttpConnection final : public ServedConnection {
   void SendNoRoom(const absl::Status& status);
   void SendError(HttpError error);
   void SendError(const absl::Status& status, std::optional<BadRequestReason> reason = {});
-  void SendApi(absl::StatusOr<ApiAnswer> answer);
+  void SendApi(absl::StatusOr<Page> answer);
   void Send(int code, std::string_view content_type, std::string_view extra_fields);
   HttpError NoRoom(const absl::Status& status);
   void Refuse(HttpError error);

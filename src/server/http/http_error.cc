@@ -1,6 +1,7 @@
 #include "server/http/http_error.h"
 
 #include "base/public_message.h"
+#include "boost/beast/http/status.hpp"
 
 namespace hps::server {
 
@@ -37,54 +38,9 @@ int HttpCodeOf(const absl::Status& status) {
 }
 
 std::string_view ReasonPhrase(int code) {
-  switch (code) {
-    case 200:
-      return "OK";
-    case 400:
-      return "Bad Request";
-    case 401:
-      return "Unauthorized";
-    case 403:
-      return "Forbidden";
-    case 404:
-      return "Not Found";
-    case 405:
-      return "Method Not Allowed";
-    case 408:
-      return "Request Timeout";
-    case 409:
-      return "Conflict";
-    case 413:
-      return "Content Too Large";
-    case 414:
-      return "URI Too Long";
-    case 415:
-      return "Unsupported Media Type";
-    case 417:
-      return "Expectation Failed";
-    case 421:
-      return "Misdirected Request";
-    case 429:
-      return "Too Many Requests";
-    case 431:
-      return "Request Header Fields Too Large";
-    case 499:
-      return "Client Closed Request";
-    case 500:
-      return "Internal Server Error";
-    case 501:
-      return "Not Implemented";
-    case 503:
-      return "Service Unavailable";
-    case 504:
-      return "Gateway Timeout";
-    case 505:
-      return "HTTP Version Not Supported";
-    case 507:
-      return "Insufficient Storage";
-    default:
-      return "Status";
-  }
+  namespace http = boost::beast::http;
+  const auto phrase = http::obsolete_reason(http::int_to_status(static_cast<unsigned>(code)));
+  return {phrase.data(), phrase.size()};
 }
 
 }  // namespace hps::server

@@ -21,7 +21,7 @@ struct HttpError {
 // 400 for INVALID_ARGUMENT, 429 for RESOURCE_EXHAUSTED, 507 if that is the disk, ...
 int HttpCodeOf(const absl::Status& status);
 
-// "Not Found"; "Status" for codes that the server does not answer with.
+// "Not Found"; "<unknown-status>" for a code that Boost.Beast does not know.
 std::string_view ReasonPhrase(int code);
 
 inline HttpError ErrorOf(const absl::Status& status) {

@@ -40,9 +40,9 @@ absl::string_view Date() {
 
 }  // namespace
 
-void HttpResponseWriter::AddApiAnswer(ApiAnswer answer) {
-  api_ = std::move(answer);
-  AddPiece(AsBytes(api_.body()));
+void HttpResponseWriter::AddPage(Page page) {
+  page_ = std::move(page);
+  AddPiece(AsBytes(page_.body()));
 }
 
 void HttpResponseWriter::Begin(const HttpResponseHead& head) {
@@ -118,7 +118,7 @@ IoState HttpResponseWriter::Write(Transport& transport) {
 void HttpResponseWriter::Clear() {
   packed_ = PackedBody();
   packed_share_.Release();
-  api_ = ApiAnswer();
+  page_ = Page();
   ClearTensorList(&pieces_);
   ClearTensorList(&unsent_);
   unsent_begin_ = 0;

@@ -1,7 +1,7 @@
 // One response of an HTTP connection: its status line, fields and body, until the last byte is with
 // the system.
 //
-// In this order: AddPiece or AddApiAnswer gives the body, Begin the status line and fields, Write
+// In this order: AddPiece or AddPage gives the body, Begin the status line and fields, Write
 // sends until it returns kDone, Clear prepares for the next response. Begin packs the body if the
 // client accepts that.
 //
@@ -21,7 +21,7 @@
 
 #include "server/core/admission.h"
 #include "server/core/inference.h"
-#include "server/http/api.h"
+#include "server/core/page_source.h"
 #include "server/http/compression.h"
 #include "server/http/request_head.h"
 #include "server/net/buffer_pool.h"
@@ -49,8 +49,8 @@ class HttpResponseWriter {
   // For the body's text. Add it as a piece when it is complete.
   std::string& text() { return text_; }
   void AddPiece(std::span<const std::byte> piece) { pieces_.push_back(piece); }
-  // Keeps the answer, whose body is the next piece.
-  void AddApiAnswer(ApiAnswer answer);
+  // Keeps the page, whose body is the next piece.
+  void AddPage(Page page);
 
   // Sends the body unpacked if there is no room to pack it. A client that takes it so gets it
   // unpacked also if it is short, or packing makes it no smaller.
@@ -69,7 +69,7 @@ class HttpResponseWriter {
   BufferPool& pool_;
   Inference& inference_;
   std::string text_;
-  ApiAnswer api_;
+  Page page_;
   std::string fields_;                              // status line and fields
   std::vector<std::span<const std::byte>> pieces_;  // of the body
   PackedBody packed_;

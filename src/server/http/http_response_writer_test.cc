@@ -69,7 +69,7 @@ TEST_F(HttpResponseWriterTest, WritesFieldsAndPieces) {
             "HTTP/1.1 404 Not Found\r\nContent-Type: a/b\r\nContent-Length: 0\r\n"
             "Vary: Accept-Encoding\r\nConnection: keep-alive\r\n\r\n")
       << "nothing of the last response is left";
-  writer_.AddApiAnswer({.content_type = "a/b", .text = "answer", .fixed = {}});
+  writer_.AddPage({.content_type = "a/b", .fixed = {}, .made = "answer"});
   EXPECT_THAT(Written({.content_type = "a/b", .has_body = false, .close = true}),
               EndsWith("Content-Length: 6\r\nVary: Accept-Encoding\r\nConnection: close\r\n\r\n"));
 }
