@@ -52,7 +52,7 @@ class RepairTest : public FailingDiskTest {
       (*database)->db().GetLiveFilesMetaData(&live);
       for (const auto& file : live) files[file.column_family_name] = file.relative_filename;
       const CatalogContents catalog = (*database)->catalog().contents();
-      changes_ = files[FamilyName(catalog.tables.at("m/a").incarnation)];
+      changes_ = files[FamilyName(FamilyId{catalog.tables.at("m/a").incarnation})];
       network_ = files[NetworkFamilyName(catalog.networks.at("n").id)];
     }
     for (const std::string& name : {changes_, network_}) {

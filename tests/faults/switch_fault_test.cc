@@ -93,7 +93,7 @@ class SwitchFaultTest : public FailingDiskTest {
   std::set<std::string> TableFamilies() const {
     std::set<std::string> families;
     const std::vector<TableInfo> tables = *store_->Tables();
-    for (const TableInfo& table : tables) families.insert(FamilyName(table.incarnation));
+    for (const TableInfo& table : tables) families.insert(FamilyName(FamilyId{table.incarnation}));
     return families;
   }
   // Those of its tables, and one of a network.
@@ -204,7 +204,7 @@ class FullDiskDropTest : public FailingDiskTest {
     Rows rows;
     if (!database.ok()) return rows;
     const TableRecord table = (*database)->catalog().contents().tables.at(name);
-    rows.family = FamilyName(table.incarnation);
+    rows.family = FamilyName(FamilyId{table.incarnation});
     std::vector<rocksdb::LiveFileMetaData> all;
     (*database)->db().GetLiveFilesMetaData(&all);
     for (const rocksdb::LiveFileMetaData& file : all)

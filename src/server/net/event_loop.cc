@@ -80,7 +80,7 @@ absl::Status EventLoop::Start(int listener) {
                                                      .thread_count = options_.thread_count,
                                                      .queue_max = options_.thread_count}));
   for (size_t i = 0; i < options_.thread_count; ++i) {
-    workers_.push_back(std::make_unique<FunctionTask>([loop = loop.get()] { loop->Wait(); }));
+    workers_.push_back(std::make_unique<FunctionTask>([this] { Wait(); }));
     HPS_RETURN_IF_ERROR(threads_->Post(workers_.back().get()));
   }
   return absl::OkStatus();
