@@ -42,8 +42,9 @@ absl::StatusOr<std::vector<uint64_t>> TopicEnds(const std::string& brokers,
     return absl::NotFoundError(absl::StrCat("Kafka brokers ", brokers, " have no topic '", topic,
                                             "': create it, or run tools/bench_updates.py"));
   }
-  return client->AskOffsets(topic, found->second.partition_count, KafkaClient::kHigh,
-                            kAnswerTimeout);
+  std::vector<uint32_t> partitions(found->second.partition_count);
+  std::iota(partitions.begin(), partitions.end(), 0);
+  return client->AskOffsets(topic, partitions, KafkaClient::kHigh, kAnswerTimeout);
 }
 
 absl::StatusOr<double> ReadAndDiscard(const std::string& brokers, const TopicRange& range) {
