@@ -178,7 +178,6 @@ TESTED_BY = {
     "src/l3_pages/page_damage_test.cc": ["page_file", "page_walk"],
     "src/l3_pages/page_table_test.cc": ["page_cursor", "page_fetch", "page_file_handle"],
     "src/l3_pages/page_queue_test.cc": ["page_reader", "pread_queue", "uring_queue"],
-    "src/node/config_test.cc": ["server_settings"],
     "src/query/lookup_session_impl_test.cc": ["host_levels"],
     "src/query/fetch/staged_fetch_test.cc": ["staged_sender"],
     "tests/query/hanging_device_test.cc": ["src/query/cache_path"],
