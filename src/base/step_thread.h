@@ -32,7 +32,7 @@ class StepThread final : private Task {
     return thread_->Post(this);
   }
 
-  // Returns after the step that is under way.
+  // Returns after the step that is under way, if there is one.
   void End() {
     if (thread_ == nullptr) return;
     ending_.CountDown();
@@ -43,7 +43,7 @@ class StepThread final : private Task {
 
  private:
   void Run() override {
-    while (!ending_.WaitUntil(DeadlineAfter(RealClock(), step_()))) continue;
+    while (!is_ending() && !ending_.WaitUntil(DeadlineAfter(RealClock(), step_()))) continue;
   }
 
   std::function<Duration()> step_;

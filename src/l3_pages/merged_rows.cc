@@ -1,7 +1,6 @@
 #include "l3_pages/merged_rows.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -45,10 +44,12 @@ absl::StatusOr<size_t> MergedRows::Read() {
     HPS_CHECK(changes.deleted.size() == changes.keys.size() &&
               changes.versions.size() == changes.keys.size());
     // A deletion behind a newer key would come too late for its row.
-    const auto late = std::ranges::adjacent_find(changes.keys, std::greater_equal());
-    if (late != changes.keys.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("change ", late[1], " follows change ", late[0], "; changes must ascend"));
+    for (const Key key : changes.keys) {
+      if (last_change_.has_value() && key <= *last_change_) {
+        return absl::InvalidArgumentError(absl::StrCat("change ", key, " follows change ",
+                                                       *last_change_, "; changes must ascend"));
+      }
+      last_change_ = key;
     }
     changes_ = {changes.keys, changes.rows, changes.versions};
     deleted_ = changes.deleted;

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -70,6 +71,7 @@ class MergedRows {
   Run base_;
   Run changes_;
   std::span<const uint8_t> deleted_;  // of changes_
+  std::optional<Key> last_change_;    // that was read
 };
 
 }  // namespace hps

@@ -109,10 +109,13 @@ TEST_F(MergedRowsTest, RefusesChangesThatDoNotAscend) {
   TestPageTable source(kTestRowBytes);
   source.Write({{1, 0}});
   const auto table = *source.Open(*reader_);
-  for (const std::vector<Key>& keys : {std::vector<Key>{7, 3}, std::vector<Key>{7, 7}}) {
+  // The last ones ascend, but are handed out twice.
+  for (const std::vector<Key>& keys :
+       {std::vector<Key>{7, 3}, std::vector<Key>{7, 7}, std::vector<Key>{3, 7}}) {
     FixedChanges changes(keys);
     MergedRows rows(*table->Scan(), changes, kTestRowBytes);
-    const absl::Status refused = rows.Next(1).status();
+    absl::Status refused;
+    for (int step = 0; step < 10 && refused.ok(); ++step) refused = rows.Next(1).status();
     EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
   }
 }

@@ -94,21 +94,22 @@ class ConfigReader {
   // [server.security]).
   absl::Status ReadSection(const std::string& section, const toml::table& table,
                            const std::vector<Setting>& settings, Origins& origins) {
-    const std::vector<std::string> known = KnownNames();
     for (const auto& [key, node] : table) {
       const std::string last(key.str());
       const std::string name = section.empty() ? last : absl::StrCat(section, ".", last);
-      if (name == "model.table")
+      if (section == "model" && last == "table")
         continue;  // ReadModels reads it, for the model's name is known then
       const bool is_kafka = name == "update.kafka";
       const auto setting = std::find_if(settings.begin(), settings.end(), [&](const Setting& each) {
-        return each.name == name || each.old_name == name;
+        return each.name == name || (!name.empty() && each.old_name == name);
       });
       if (setting != settings.end()) {
         HPS_RETURN_IF_ERROR(ReadSetting(*setting, key, name, node, origins));
       } else if (name == "model") {
         HPS_RETURN_IF_ERROR(ReadModels(node));
-      } else if (is_kafka || std::find(known.begin(), known.end(), name) != known.end()) {
+      } else if (is_kafka ||
+                 std::any_of(settings.begin(), settings.end(),
+                             [&](const Setting& each) { return each.section() == name; })) {
         const toml::table* const below = node.as_table();
         if (below == nullptr) {
           return InvalidAt(node.source(), absl::StrCat("'", name, "' is a section, found ",

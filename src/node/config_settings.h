@@ -33,7 +33,8 @@ class SettingValue {
  public:
   virtual ~SettingValue() = default;
 
-  virtual std::string type() const = 0;  // as documented: "size", "\"memory\" | \"none\""
+  // As in docs/configuration.md, which a test compares: "size", "\"memory\" | \"none\"".
+  virtual std::string type() const = 0;
   // Relative paths are relative to `directory`. Errors: INVALID_ARGUMENT, with what was expected;
   // UNIMPLEMENTED for a value that this build can never satisfy.
   virtual absl::Status Read(const ConfigValue& value, const std::string& directory) = 0;

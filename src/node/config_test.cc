@@ -64,6 +64,16 @@ TEST_F(ConfigTest, AnEmptyFileGivesTheDefaults) {
   EXPECT_TRUE(config->model.empty());
 }
 
+// Catches: a quoted key with the name of a section, or none, is taken for what it resembles.
+TEST_F(ConfigTest, AQuotedKeyIsNoSection) {
+  for (const char* text : {"[\"model.table\"]\nname = \"x\"\n", "\"model.table\" = 1\n",
+                           "\"model.name\" = \"x\"\n", "[\"model.name\"]\n", "\"\" = \"rows\"\n"}) {
+    const absl::Status refused = Load(text).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << text << refused;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("unknown setting")) << text;
+  }
+}
+
 TEST_F(ConfigTest, ReadsEverySetting) {
   const auto config = Load(R"(
 [store]

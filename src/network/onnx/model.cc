@@ -223,7 +223,7 @@ OnnxModel::~OnnxModel() = default;
 
 absl::StatusOr<OnnxModel> OnnxModel::Make(std::span<const std::byte> bytes,
                                           const OnnxLimits& limits, const std::string& folder) {
-  if (bytes.size() > std::min<uint64_t>(limits.bytes_max, INT_MAX)) {
+  if (bytes.size() > std::min<uint64_t>(limits.bytes_max, INT_MAX - 1)) {
     return absl::OutOfRangeError(
         absl::StrCat("it has ", bytes.size(), " bytes; the maximum is ", limits.bytes_max));
   }

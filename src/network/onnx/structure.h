@@ -14,7 +14,7 @@
 namespace hps {
 
 // The size of the file less the `raw_data` of its initializers. Reads without allocating.
-// REQUIRES: less than 2 GiB.
+// REQUIRES: fewer than INT_MAX bytes.
 // Errors: INVALID_ARGUMENT (the bytes are not a protobuf message).
 absl::StatusOr<uint64_t> OnnxStructureBytes(std::span<const std::byte> file);
 

@@ -31,10 +31,10 @@ class FetchHelpers {
   FetchHelpers(ForkJoinLease team, const StagedFetchTuning& tuning)
       : team_(std::move(team)), tuning_(tuning) {}
 
-  // Wakes as many as the last call needed of which NoteCall was told.
+  // Wakes as many helpers as the last call that NoteCall was told of needed.
   void CallAhead() { Call(last_wanted_); }
 
-  // Publishes the pieces of `work` that are known, and wakes helpers for them.
+  // Publishes the first `known.pieces` pieces, and wakes helpers for them.
   void Publish(ForkJoinTeam::Work& pieces, const GatherWork& known) {
     if (!team_->is_open()) team_->Open(pieces);
     team_->Publish(known.pieces);
