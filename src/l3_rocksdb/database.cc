@@ -19,6 +19,9 @@
 namespace hps {
 namespace {
 
+// A reader begins again so often although its time is up: reading a long log takes longer than a
+// merge, after which there is less to read.
+constexpr int kReaderOpensMin = 3;
 constexpr size_t kChangesReadAheadBytes = size_t{2} << 20;
 
 // A reader opens each newer state of the store anew, which must not take long. So it asks RocksDB
@@ -96,7 +99,7 @@ absl::StatusOr<std::shared_ptr<Database>> Database::OpenNew(const RocksStoreOpti
                                                             bool damaged, const Database* former) {
   const Deadline deadline = DeadlineAfter(RealClock(), StoreDb::kReaderTimeout);
   std::set<FamilyId> replaced;
-  for (;;) {
+  for (int opens = 1;; ++opens) {
     const size_t known_count = replaced.size();
     HPS_ASSIGN_OR_RETURN(
         std::unique_ptr<StoreDb> store,
@@ -105,7 +108,8 @@ absl::StatusOr<std::shared_ptr<Database>> Database::OpenNew(const RocksStoreOpti
     if (former != nullptr) database->SharePages(*former);
     const absl::Status loaded = database->Load(former, replaced);
     if (loaded.ok()) return database;
-    if (replaced.size() == known_count || RealClock().Now() >= deadline) return loaded;
+    const bool may_retry = opens < kReaderOpensMin || RealClock().Now() < deadline;
+    if (replaced.size() == known_count || !may_retry) return loaded;
   }
 }
 
