@@ -60,7 +60,7 @@ class RedisTable final : public RedisFetchTable {
  private:
   class FetchPart;
   class InsertSink;
-  // What is known of the changes of a piece's rows.
+  // The state of the changes to a piece's rows when the piece was begun.
   struct Changes {
     uint64_t ends = 0;    // of generations before the piece's
     uint64_t losses = 0;  // those of them for a lost change

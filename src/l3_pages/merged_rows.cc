@@ -32,7 +32,8 @@ MergedRows::MergedRows(std::unique_ptr<RowCursor> base, PageChangeCursor& change
       bytes_(keys_.size() * row_bytes),
       rows_{bytes_.data(), keys_.size(), row_bytes, row_bytes} {}
 
-// Reads what follows in each source of which nothing is left. Returns how much.
+// Refills the buffer of each source whose buffer is empty. Returns the number of rows and changes
+// read.
 absl::StatusOr<size_t> MergedRows::Read() {
   size_t count = 0;
   if (base_.keys.empty()) {

@@ -67,7 +67,7 @@ class MergedRows {
   std::vector<Version> versions_;
   std::vector<std::byte> bytes_;
   const HostRows rows_;
-  // What was read and not handed out yet.
+  // Rows and changes that were read and have not been returned by Next.
   Run base_;
   Run changes_;
   std::span<const uint8_t> deleted_;  // of changes_

@@ -24,9 +24,10 @@ namespace {
 constexpr int kReaderOpensMin = 3;
 constexpr size_t kChangesReadAheadBytes = size_t{2} << 20;
 
-// A reader opens each newer state of the store anew, which must not take long. So it asks RocksDB
-// for every key of a changed table. So do lookups of a table whose changes can't all be read: those
-// that meet the damage report it.
+// Fills the filter of changed keys. A reader skips this, because it opens every newer state of the
+// store and must open it fast: its lookups ask RocksDB for every key of a changed table. If some
+// changes can't be read, lookups of the table ask RocksDB for every key, too, and report the damage
+// that they meet.
 void LoadChangedKeys(const StoreDb& store, Family& family) {
   if (store.read_only() || store.damaged()) {
     if (family.changed) family.changed_keys.AddAll();

@@ -13,7 +13,7 @@
 namespace hps {
 namespace {
 
-// `value` as a text or another type of ConfigValue; `what`: what is expected.
+// Copies a value of type T to `out`. `what` names the expected type in the error.
 template <typename T>
 absl::Status Take(const ConfigValue& value, const std::string& what, T& out) {
   const auto* given = std::get_if<T>(&value);

@@ -92,16 +92,6 @@ class DeviceLevel {
     bool preload = false;     // whether to fill it with the share l1.preload, too
   };
 
-  // Runs AttachPending; at most one is queued.
-  class AttachTask final : public Task {
-   public:
-    explicit AttachTask(DeviceLevel& level) : level_(level) {}
-    void Run() override { level_.AttachPending(); }
-
-   private:
-    DeviceLevel& level_;
-  };
-
   explicit DeviceLevel(const Config& config) : config_(config) {}
   // Errors: RESOURCE_EXHAUSTED, and UNAVAILABLE if the device does not answer.
   absl::Status Attach(LiveTable& table, size_t cache, uint64_t bytes);
@@ -119,7 +109,7 @@ class DeviceLevel {
   std::atomic<bool> closing_{false};
   std::atomic<bool> filling_{true};
   std::atomic<bool> attach_posted_{false};
-  AttachTask attach_task_{*this};
+  FunctionTask attach_task_{[this] { AttachPending(); }};  // at most one is queued
   mutable Mutex mutex_;
   // Budgets of the tables that exist.
   std::map<const LiveTable*, uint64_t> granted_ HPS_GUARDED_BY(mutex_);

@@ -101,7 +101,7 @@ absl::Status CachePath::AnswerByDevice(PieceLookup& piece, const LiveModel::Guar
   return absl::OkStatus();
 }
 
-// The piece begins anew, without the cache.
+// Resets the piece and has the host's levels answer all of its keys.
 void CachePath::AnswerWithoutDevice(PieceLookup& piece, const LiveModel::Guard& guard) {
   piece.arena.Reset();
   for (QueryLookup& query : piece.queries) {

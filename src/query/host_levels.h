@@ -2,7 +2,7 @@
 // that a device cache lacks.
 //
 // Steps may be left out, not changed in their order: parts of level 2, the miss policy, level 3.
-// After AnswerRest each key has an answer. What was fetched is kept until PromoteHeld, so that
+// After AnswerRest each key has an answer. Fetched rows are kept until PromoteHeld, so that
 // promotion begins after the reply.
 //
 // Belongs to one session; for one thread. Allocates when it is made.

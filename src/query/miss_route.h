@@ -54,13 +54,14 @@ class MissRoute {
   // Expected misses: fewer than this are always read by the device, more than the other never.
   static constexpr size_t kSureMisses = 512;
   static constexpr size_t kMissesMax = 2048;
-  // What is done in between as long as no times are known: the device reads fewer than this.
+  // Between the two, as long as no times are known, the device reads fewer misses than this.
   static constexpr size_t kUntimedMax = 1024;
   // Each way is timed so often before they are compared, and then once in kTryEvery lookups, in
   // case the slower one has become the faster one.
   static constexpr uint32_t kFirstTimes = 4;
   static constexpr uint32_t kTryEvery = 256;
-  // Lookups that leave it to the host after reads in vain: 1, 2, 4 and so on up to this.
+  // After reads that the device could not answer, the host answers the next 1, 2, 4, ... lookups,
+  // at most this many.
   static constexpr uint32_t kPauseMax = 256;
 
   // The level 2 that the device may read for a table; null: the host must answer. The host answers
@@ -112,8 +113,8 @@ class MissRoute {
     // lookups with as many misses as were expected.
     if (found.misses < kSureMisses || found.misses > kMissesMax) timed_ = nullptr;
     if (found.asked_of_device == 0) return;
-    // If the device has answered few of the misses, the reads were in vain: level 2 lacks rows,
-    // changes are under way, or the device can't read rows of this kind.
+    // If the device answers few misses, level 2 lacks the rows, changes are under way, or the
+    // device can't read rows of this kind.
     const bool in_vain = 2 * found.answered_by_device < found.asked_of_device;
     if (in_vain) pause_ = next_pause_;
     next_pause_ = in_vain ? std::min(2 * next_pause_, kPauseMax) : 1;

@@ -7,7 +7,7 @@
 namespace hps {
 namespace {
 
-// One query of a table with level 2, of which the call waits for all rows.
+// One query of a table that has a level 2. The call waits for all rows.
 class MissRouteOfTableTest : public testing::Test {
  protected:
   MissRouteOfTableTest() {
@@ -151,7 +151,7 @@ void NoteReads(MissRoute& route, size_t answered) {
       {.keys = 100, .misses = 100, .asked_of_device = 100, .answered_by_device = answered});
 }
 
-// Lookups that leave it to the host until the next one that does not.
+// Counts the lookups whose misses the host answers, up to the next one that the device may answer.
 uint32_t LeftToTheHost(MissRoute& route) {
   uint32_t count = 0;
   while (!route.LetsDeviceRead(100)) ++count;

@@ -69,7 +69,7 @@ class StagedPieces final : public ForkJoinTeam::Work {
     work_.bytes += piece.bytes();
   }
 
-  // Fetches a piece's rows. Writes only what is the piece's.
+  // Fetches the rows of one piece. Threads may run different pieces at the same time.
   void RunPiece(size_t number) override;
 
   // The pieces before the first one that is not fetched yet.

@@ -17,7 +17,7 @@ using testing::ElementsAre;
 constexpr size_t kRowBytes = 32;
 constexpr size_t kKeys = 12;
 
-// One query of keys 0 to 11, all of them misses, of which level 2 has the even ones.
+// One query for keys 0 to 11. Level 1 lacks all of them; level 2 holds the even keys.
 class StagedPiecesTest : public testing::Test {
  protected:
   StagedPiecesTest() {

@@ -47,7 +47,7 @@ class StagedSender {
   // Sends the fetched pieces that are not copied ahead, if they have at least `bytes_min` bytes.
   void Send(size_t bytes_min);
 
-  // Copies and sends what is left. REQUIRES: EndAhead; all pieces are fetched.
+  // Copies and sends the remaining pieces. REQUIRES: EndAhead was called; all pieces are fetched.
   void Finish() {
     CopyAhead();
     Send(1);
