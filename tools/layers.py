@@ -149,7 +149,7 @@ THIRD_PARTY = {
     "Boost": (r"boost/", r"Boost::", {"server_http"}),
     "OpenSSL": (r"openssl/", r"OpenSSL::",
                 {"server_core", "server_net", "server_http", "l2_redis", "cli"}),
-    "zlib": (r"zlib\.h", r"ZLIB::", {"server_http", "server_grpc"}),
+    "zlib": (r"zlib\.h", r"ZLIB::", {"server_net"}),
     "simdjson": (r"simdjson", r"(PkgConfig::SIMDJSON|simdjson::)", {"server_http"}),
     "gRPC": (r"(grpc|grpcpp)/|(\w+/)*\w+\.grpc\.pb\.h", r"gRPC::", {"server_grpc"}),
     "protobuf": (r"google/protobuf/|(\w+/)*[\w-]+\.pb\.h", r"protobuf::",

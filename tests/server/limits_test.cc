@@ -14,10 +14,10 @@
 #include "server/grpc/message_reader.h"
 #include "server/grpc/test_gated_inference.h"
 #include "server/grpc/test_http2_client.h"
-#include "server/grpc/test_packed.h"
 #include "server/grpc_codec/test_infer_messages.h"
 #include "server/http/test_http_world.h"
 #include "server/net/connection_server.h"
+#include "server/net/test_packed.h"
 #include "testing/await.h"
 
 namespace hps::server {

@@ -6,6 +6,7 @@
 // Thread-safe.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -17,7 +18,9 @@
 
 namespace hps::server {
 
-enum class ModelState : uint8_t { kReady, kLoading, kUnavailable };  // names as Triton's index
+enum class ModelState : uint8_t { kReady, kLoading, kUnavailable };
+// By state, as in Triton's index.
+inline constexpr std::array kModelStateNames = {"READY", "LOADING", "UNAVAILABLE"};
 
 struct ModelIndexEntry {
   std::string name;

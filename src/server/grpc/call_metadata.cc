@@ -8,10 +8,10 @@
 namespace hps::server {
 namespace {
 
-MessageCoding CodingOf(std::string_view name) {
-  if (name == "identity") return MessageCoding::kIdentity;
-  if (name == "gzip") return MessageCoding::kGzip;
-  return name == "deflate" ? MessageCoding::kDeflate : MessageCoding::kUnknown;
+Coding CodingOf(std::string_view name) {
+  if (name == "identity") return Coding::kIdentity;
+  if (name == "gzip") return Coding::kGzip;
+  return name == "deflate" ? Coding::kDeflate : Coding::kUnknown;
 }
 
 bool IsGrpc(std::string_view content_type) {
@@ -58,7 +58,7 @@ void CallMetadata::Clear() {
   token_ = Token::kAbsent;
   timeout_state_ = Timeout::kAbsent;
   timeout_ = {};
-  coding_ = MessageCoding::kIdentity;
+  coding_ = Coding::kIdentity;
 }
 
 }  // namespace hps::server

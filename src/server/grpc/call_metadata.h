@@ -11,7 +11,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "base/clock.h"
-#include "server/grpc/message_inflater.h"
+#include "server/net/compression.h"
 
 namespace hps::server {
 
@@ -40,7 +40,7 @@ class CallMetadata {
   Token token() const { return token_; }
   Timeout timeout_state() const { return timeout_state_; }
   Duration timeout() const { return timeout_; }  // REQUIRES: timeout_state() == kValid
-  MessageCoding coding() const { return coding_; }
+  Coding coding() const { return coding_; }
 
   void Clear();
 
@@ -52,7 +52,7 @@ class CallMetadata {
   Token token_ = Token::kAbsent;
   Timeout timeout_state_ = Timeout::kAbsent;
   Duration timeout_{};
-  MessageCoding coding_ = MessageCoding::kIdentity;
+  Coding coding_ = Coding::kIdentity;
 };
 
 }  // namespace hps::server

@@ -26,7 +26,7 @@ TEST_F(CallMetadataTest, ReadsTheFieldsThatTheServerUses) {
   EXPECT_TRUE(metadata_.is_post());
   EXPECT_TRUE(metadata_.is_grpc());
   EXPECT_EQ(metadata_.path(), "/service/Method");
-  EXPECT_EQ(metadata_.coding(), MessageCoding::kGzip);
+  EXPECT_EQ(metadata_.coding(), Coding::kGzip);
   ASSERT_EQ(metadata_.timeout_state(), CallMetadata::Timeout::kValid);
   EXPECT_EQ(metadata_.timeout(), std::chrono::milliseconds(50));
   EXPECT_EQ(metadata_.token(), CallMetadata::Token::kAbsent);

@@ -85,8 +85,6 @@ HealthCheckResponse HealthOf(const ModelRepository& repository) {
   return answer;
 }
 
-constexpr std::array kModelStateNames = {"READY", "LOADING", "UNAVAILABLE"};
-
 }  // namespace
 
 std::span<const ControlMethods::Method> ControlMethods::methods() {

@@ -11,12 +11,12 @@
 #include "server/core/test_server_world.h"
 #include "server/grpc/test_gated_inference.h"
 #include "server/grpc/test_http2_client.h"
-#include "server/grpc/test_packed.h"
 #include "server/grpc_codec/proto_infer_response.h"
 #include "server/grpc_codec/test_infer_messages.h"
 #include "server/grpc_codec/wire_format.h"
 #include "server/net/connection_server.h"
 #include "server/net/test_overload_calls.h"
+#include "server/net/test_packed.h"
 #include "testing/await.h"
 
 namespace hps::server {

@@ -12,8 +12,8 @@
 #include "server/core/test_server_world.h"
 #include "server/grpc/test_gated_inference.h"
 #include "server/grpc/test_http2_client.h"
-#include "server/grpc/test_packed.h"
 #include "server/grpc_codec/test_infer_messages.h"
+#include "server/net/test_packed.h"
 
 namespace hps::server {
 namespace {

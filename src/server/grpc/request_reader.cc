@@ -8,6 +8,15 @@ namespace {
 // How much of a compressed message Head inflates.
 constexpr size_t kInflatedHeadBytes = 4096;
 
+absl::Status CheckCoding(Coding coding) {
+  if (coding == Coding::kIdentity) {
+    return absl::InvalidArgumentError(
+        "the message's compressed flag is set, but the call has no grpc-encoding");
+  }
+  if (coding != Coding::kUnknown) return absl::OkStatus();
+  return absl::UnimplementedError("unsupported grpc-encoding; use gzip or deflate");
+}
+
 }  // namespace
 
 absl::StatusOr<RequestReader::Step> RequestReader::Next(uint64_t bytes_max, bool is_stream) {
@@ -26,24 +35,27 @@ absl::StatusOr<RequestReader::Step> RequestReader::Next(uint64_t bytes_max, bool
   return absl::UnimplementedError("the call has no request message");
 }
 
-absl::StatusOr<std::span<const std::byte>> RequestReader::Head(MessageCoding coding) {
+absl::StatusOr<std::span<const std::byte>> RequestReader::Head(Coding coding) {
   if (!packed_.is_compressed) return packed_.bytes;
   if (inflated_.memory.empty()) {
+    HPS_RETURN_IF_ERROR(CheckCoding(coding));
     HPS_ASSIGN_OR_RETURN(inflated_, InflateHead(coding, packed_.bytes, kInflatedHeadBytes, pool_));
   }
-  return inflated_.memory.bytes().first(inflated_.size);
+  return inflated_.bytes();
 }
 
-absl::Status RequestReader::Unpack(MessageCoding coding, uint64_t bytes_max) {
+absl::Status RequestReader::Unpack(Coding coding, uint64_t bytes_max) {
   if (!packed_.is_compressed) {
     message_ = packed_.bytes;
     return absl::OkStatus();
   }
-  HPS_ASSIGN_OR_RETURN(inflated_, InflateMessage(coding, packed_.bytes, bytes_max, pool_));
+  HPS_RETURN_IF_ERROR(CheckCoding(coding));
+  HPS_ASSIGN_OR_RETURN(inflated_,
+                       Inflate(coding, packed_.bytes, bytes_max, GzipMembers::kOne, pool_));
   // The compressed message is not read again. Its memory may be needed to unpack the request.
   reader_.Pop();
   packed_.bytes = {};
-  message_ = inflated_.memory.bytes().first(inflated_.size);
+  message_ = inflated_.bytes();
   return absl::OkStatus();
 }
 
@@ -51,7 +63,7 @@ void RequestReader::ReleaseMessage() {
   reader_.Pop();
   packed_ = {};
   message_ = {};
-  inflated_ = InflatedMessage();
+  inflated_ = CodedBytes();
 }
 
 void RequestReader::Release() {

@@ -11,9 +11,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/grpc/message_inflater.h"
 #include "server/grpc/message_reader.h"
 #include "server/net/buffer_pool.h"
+#include "server/net/compression.h"
 
 namespace hps::server {
 
@@ -37,10 +37,11 @@ class RequestReader {
   absl::StatusOr<Step> Next(uint64_t bytes_max, bool is_stream);
 
   // The bytes of the current message, or the first bytes if it is compressed: enough for the
-  // model's name and the parameters. Errors: InflateHead's.
-  absl::StatusOr<std::span<const std::byte>> Head(MessageCoding coding);
-  // Inflates the current message if it is compressed, and sets message(). Errors: InflateMessage's.
-  absl::Status Unpack(MessageCoding coding, uint64_t bytes_max);
+  // model's name and the parameters. Errors: those of Unpack, but OUT_OF_RANGE.
+  absl::StatusOr<std::span<const std::byte>> Head(Coding coding);
+  // Inflates the current message if it is compressed, and sets message().
+  // Errors: Inflate's; INVALID_ARGUMENT (compressed with kIdentity), UNIMPLEMENTED (kUnknown).
+  absl::Status Unpack(Coding coding, uint64_t bytes_max);
   std::span<const std::byte> message() const { return message_; }
 
   // Pool memory in use, in bytes.
@@ -59,7 +60,7 @@ class RequestReader {
   bool is_ended_ = false;
   MessageReader::Message packed_;
   std::span<const std::byte> message_;
-  InflatedMessage inflated_;
+  CodedBytes inflated_;
 };
 
 }  // namespace hps::server

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/bytes.h"
-#include "server/grpc/test_packed.h"
+#include "server/net/test_packed.h"
 
 namespace hps::server {
 namespace {
@@ -38,7 +38,7 @@ TEST_F(RequestReaderTest, GivesTheOnlyMessageWhenTheClientHasSentAll) {
   EXPECT_EQ(*Next(/*is_stream=*/false), Step::kNeedsMore);
   reader_.SetEnded();
   ASSERT_EQ(*Next(/*is_stream=*/false), Step::kMessage);
-  ASSERT_TRUE(reader_.Unpack(MessageCoding::kIdentity, kMessageBytesMax).ok());
+  ASSERT_TRUE(reader_.Unpack(Coding::kIdentity, kMessageBytesMax).ok());
   EXPECT_EQ(AsText(reader_.message()), "abc");
 }
 
@@ -47,7 +47,7 @@ TEST_F(RequestReaderTest, GivesTheMessagesOfAStreamInOrderAndThenItsEnd) {
   reader_.SetEnded();
   for (const char* const expected : {"abc", "de"}) {
     ASSERT_EQ(*Next(/*is_stream=*/true), Step::kMessage);
-    ASSERT_TRUE(reader_.Unpack(MessageCoding::kIdentity, kMessageBytesMax).ok());
+    ASSERT_TRUE(reader_.Unpack(Coding::kIdentity, kMessageBytesMax).ok());
     EXPECT_EQ(AsText(reader_.message()), expected);
     reader_.ReleaseMessage();
   }
@@ -69,11 +69,11 @@ TEST_F(RequestReaderTest, InflatesAMessageAndItsHead) {
   Add(Framed(Packed(plain, 31), /*is_compressed=*/true));
   reader_.SetEnded();
   ASSERT_EQ(*Next(/*is_stream=*/false), Step::kMessage);
-  const absl::StatusOr<std::span<const std::byte>> head = reader_.Head(MessageCoding::kGzip);
+  const absl::StatusOr<std::span<const std::byte>> head = reader_.Head(Coding::kGzip);
   ASSERT_TRUE(head.ok());
   EXPECT_GT(head->size(), 0U);
   EXPECT_LT(head->size(), plain.size());
-  ASSERT_TRUE(reader_.Unpack(MessageCoding::kGzip, kMessageBytesMax).ok());
+  ASSERT_TRUE(reader_.Unpack(Coding::kGzip, kMessageBytesMax).ok());
   EXPECT_TRUE(AsText(reader_.message()) == plain);
   EXPECT_GT(reader_.held_bytes(), 0U);
   reader_.ReleaseMessage();
@@ -85,8 +85,11 @@ TEST_F(RequestReaderTest, RefusesACodingThatItDoesNotKnow) {
   Add(Framed("abc", /*is_compressed=*/true));
   reader_.SetEnded();
   ASSERT_EQ(*Next(/*is_stream=*/false), Step::kMessage);
-  EXPECT_EQ(reader_.Unpack(MessageCoding::kUnknown, kMessageBytesMax).code(),
+  EXPECT_EQ(reader_.Unpack(Coding::kUnknown, kMessageBytesMax).code(),
             absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(reader_.Head(Coding::kUnknown).status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(reader_.Unpack(Coding::kIdentity, kMessageBytesMax).code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -15,8 +15,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array kModelStateNames = {"READY", "LOADING", "UNAVAILABLE"};
-
 Page JsonAnswer(const Json& json) {
   std::string text;
   JsonWriter(&text).Value(json);

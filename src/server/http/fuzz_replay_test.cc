@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "server/http/compression.h"
 #include "server/http/fuzz_targets.h"
 #include "server/http/test_http_world.h"
+#include "server/net/compression.h"
 #include "testing/fuzz_replay.h"
 
 namespace hps::server {

@@ -8,10 +8,10 @@
 
 #include "base/bytes.h"
 #include "base/macros.h"
-#include "server/http/compression.h"
 #include "server/http/json_infer_request.h"
 #include "server/http/request_head.h"
 #include "server/http/route.h"
+#include "server/net/compression.h"
 
 namespace hps::server {
 namespace {
@@ -129,16 +129,17 @@ void FuzzInflate(std::span<const std::byte> bytes) {
   if (bytes.empty() || bytes.size() > kBodyBytesMax) return;
   const Coding coding =
       (bytes[0] & std::byte{1}) == std::byte{0} ? Coding::kGzip : Coding::kDeflate;
+  const GzipMembers members =
+      (bytes[0] & std::byte{2}) == std::byte{0} ? GzipMembers::kMany : GzipMembers::kOne;
   BufferPool pool(16 * kBodyBytesMax, 0);
   {
-    const auto body = Inflate(coding, bytes.subspan(1), kBodyBytesMax, pool);
+    const auto body = Inflate(coding, bytes.subspan(1), kBodyBytesMax, members, pool);
     if (body.ok()) {
       HPS_CHECK(body->size <= kBodyBytesMax);
-      const std::span<const std::byte> plain = body->memory.bytes().first(body->size);
+      const std::span<const std::byte> plain = body->bytes();
       const auto packed = Deflate(coding, {&plain, 1}, 2 * kBodyBytesMax, pool);
       HPS_CHECK(packed.ok());
-      const auto again =
-          Inflate(coding, packed->memory.bytes().first(packed->size), kBodyBytesMax, pool);
+      const auto again = Inflate(coding, packed->bytes(), kBodyBytesMax, GzipMembers::kOne, pool);
       HPS_CHECK(again.ok() && again->size == body->size);
       HPS_CHECK(std::equal(plain.begin(), plain.end(), again->memory.bytes().begin()));
     } else {

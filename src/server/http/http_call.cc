@@ -75,7 +75,8 @@ HttpCall::HttpCall(HttpServer& server, HttpConnection& connection)
     : server_(server), connection_(connection) {}
 
 absl::Status HttpCall::Unpack(Coding coding, uint64_t bytes_max, std::span<char>* body) {
-  HPS_ASSIGN_OR_RETURN(unpacked_, Inflate(coding, std::as_bytes(*body), bytes_max, server_.pool()));
+  HPS_ASSIGN_OR_RETURN(unpacked_, Inflate(coding, std::as_bytes(*body), bytes_max,
+                                          GzipMembers::kMany, server_.pool()));
   *body = {AsChars(unpacked_.memory.bytes().data()), unpacked_.size};
   return absl::OkStatus();
 }
@@ -296,7 +297,7 @@ absl::Status HttpCall::Encode(HttpResponseWriter* response, uint64_t* json_bytes
 
 void HttpCall::ReleaseRequest() {
   decoder_.Reset();
-  unpacked_ = PackedBody();
+  unpacked_ = CodedBytes();
   body_ = {};
   share_.Release();
 }

@@ -21,12 +21,12 @@
 #include "server/core/inference_call.h"
 #include "server/core/server_counters.h"
 #include "server/http/api.h"
-#include "server/http/compression.h"
 #include "server/http/http_response_writer.h"
 #include "server/http/json_infer_request.h"
 #include "server/http/request_head.h"
 #include "server/http/route.h"
 #include "server/net/buffer_pool.h"
+#include "server/net/compression.h"
 
 namespace hps::server {
 
@@ -140,7 +140,7 @@ class HttpCall final : public InferenceCall, private Task {
   std::string answer_;            // empty: {}
   absl::Status result_;
   InferDecoder decoder_;
-  PackedBody unpacked_;
+  CodedBytes unpacked_;
   BufferPool::Lease rows_;
 };
 

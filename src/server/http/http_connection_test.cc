@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <thread>
 
-#include "server/http/compression.h"
 #include "server/http/test_http_world.h"
+#include "server/net/compression.h"
 #include "testing/await.h"
 
 namespace hps::server {
@@ -123,7 +123,7 @@ TEST_F(ConnectionTest, UnpacksAndPacks) {
     const std::string name = coding == Coding::kGzip ? "gzip" : "deflate";
     const std::array<std::span<const std::byte>, 1> piece = {
         AsBytes(std::string_view(plain).substr(head))};
-    const PackedBody packed = *Deflate(coding, piece, SIZE_MAX, pool);
+    const CodedBytes packed = *Deflate(coding, piece, SIZE_MAX, pool);
     const HttpReply reply =
         client->Ask(Post(kInferPath, AsText(packed.memory.bytes().first(packed.size)),
                          absl::StrCat(json_bytes, "Content-Encoding: ", name,
@@ -131,7 +131,8 @@ TEST_F(ConnectionTest, UnpacksAndPacks) {
     ASSERT_EQ(reply.code, 200) << reply.body;
     EXPECT_EQ(reply.fields.at("content-encoding"), name);
     EXPECT_LT(reply.body.size(), 20'000u);
-    const PackedBody answer = *Inflate(coding, AsBytes(reply.body), 1 << 20, pool);
+    const CodedBytes answer =
+        *Inflate(coding, AsBytes(reply.body), 1 << 20, GzipMembers::kOne, pool);
     const size_t json = std::stoull(reply.fields.at("inference-header-content-length"));
     EXPECT_EQ(answer.size, json + 5000 * 16);
     EXPECT_EQ(LoadLittleEndian<float>(answer.memory.bytes().data() + json), FakeElement(3, 0));

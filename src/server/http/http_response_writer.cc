@@ -87,13 +87,13 @@ void HttpResponseWriter::WriteFields(const HttpResponseHead& head, Coding coding
 
 bool HttpResponseWriter::Pack(Coding coding, uint64_t bytes_max) {
   if (!inference_.ReserveBytes(BufferPool::LentFor(bytes_max), &packed_share_).ok()) return false;
-  absl::StatusOr<PackedBody> packed = Deflate(coding, pieces_, bytes_max, pool_);
+  absl::StatusOr<CodedBytes> packed = Deflate(coding, pieces_, bytes_max, pool_);
   if (!packed.ok()) {
     packed_share_.Release();
     return false;
   }
   packed_ = *std::move(packed);
-  pieces_.assign(1, packed_.memory.bytes().first(packed_.size));
+  pieces_.assign(1, packed_.bytes());
   return true;
 }
 
@@ -116,7 +116,7 @@ IoState HttpResponseWriter::Write(Transport& transport) {
 }
 
 void HttpResponseWriter::Clear() {
-  packed_ = PackedBody();
+  packed_ = CodedBytes();
   packed_share_.Release();
   page_ = Page();
   ClearTensorList(&pieces_);

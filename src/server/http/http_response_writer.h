@@ -22,9 +22,9 @@
 #include "server/core/admission.h"
 #include "server/core/inference.h"
 #include "server/core/page_source.h"
-#include "server/http/compression.h"
 #include "server/http/request_head.h"
 #include "server/net/buffer_pool.h"
+#include "server/net/compression.h"
 #include "server/net/transport.h"
 
 namespace hps::server {
@@ -72,7 +72,7 @@ class HttpResponseWriter {
   Page page_;
   std::string fields_;                              // status line and fields
   std::vector<std::span<const std::byte>> pieces_;  // of the body
-  PackedBody packed_;
+  CodedBytes packed_;
   Admission::Reservation packed_share_;  // of the capacity, for packed_
   std::vector<iovec> unsent_;
   size_t unsent_begin_ = 0;

@@ -1,9 +1,9 @@
 // Every request that is wrong gets the answer that the documentation names, and costs nobody else
 // anything: the server answers on, and nothing stays behind.
-#include "server/http/compression.h"
 #include "server/http/head_check.h"
 #include "server/http/http_connection.h"
 #include "server/http/test_http_world.h"
+#include "server/net/compression.h"
 
 namespace hps::server {
 namespace {
@@ -216,7 +216,7 @@ TEST_F(MalformedRequestTest, OnlyInferencesHaveLargeBodies) {
   EXPECT_EQ(Ask(nowhere + "Content-Length: 99999999\r\n\r\n").code, 404);
   BufferPool pool(1 << 20, 0);
   const std::array<std::span<const std::byte>, 1> piece = {AsBytes(std::string_view(large))};
-  const PackedBody packed = *Deflate(Coding::kGzip, piece, SIZE_MAX, pool);
+  const CodedBytes packed = *Deflate(Coding::kGzip, piece, SIZE_MAX, pool);
   EXPECT_EQ(Ask(sent_to_index(AsText(packed.memory.bytes().first(packed.size)),
                               "Content-Encoding: gzip\r\n"))
                 .code,

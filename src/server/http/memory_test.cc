@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/executor.h"
-#include "server/http/compression.h"
 #include "server/http/test_http_world.h"
+#include "server/net/compression.h"
 #include "server/net/connection_server.h"
 #include "testing/await.h"
 
@@ -69,7 +69,7 @@ TEST_F(MemoryTest, WhatCanNeverBeTakenIsOverALimitAndNotOverCapacity) {
   EXPECT_EQ(BadRequests("limit"), 1u);
   BufferPool pool(1 << 20, 0);
   const std::array<std::span<const std::byte>, 1> piece = {AsBytes(std::string_view(large))};
-  const PackedBody packed = *Deflate(Coding::kGzip, piece, SIZE_MAX, pool);
+  const CodedBytes packed = *Deflate(Coding::kGzip, piece, SIZE_MAX, pool);
   const std::string bomb = Post(kInferPath, AsText(packed.memory.bytes().first(packed.size)),
                                 "Content-Encoding: gzip\r\n");
   EXPECT_EQ(Refused("capacity"), 0u);

@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "server/http/http_error.h"
+#include "server/net/compression.h"
 
 namespace hps::server {
 
@@ -31,7 +32,6 @@ enum class Method : uint8_t {
   kUnknown,  // HTTP has no such method
 };
 enum class Expectation : uint8_t { kNone, kContinue, kUnknown };
-enum class Coding : uint8_t { kIdentity, kGzip, kDeflate, kUnknown };
 
 // Views point into the text that was parsed.
 struct RequestHead {

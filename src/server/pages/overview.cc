@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array kModelStateNames = {"ready", "loading", "unavailable"};
+constexpr std::array kShownStates = {"ready", "loading", "unavailable"};
 
 Json ByWord(const std::vector<std::pair<std::string, uint64_t>>& counts) {
   Json json = Json::object();
@@ -65,7 +65,7 @@ Json HistogramJson(const LatencyHistogram& histogram) {
 Json ModelJson(const ModelIndexEntry& model) {
   return {{"name", model.name},
           {"version", model.version},
-          {"state", kModelStateNames[static_cast<size_t>(model.state)]},
+          {"state", kShownStates[static_cast<size_t>(model.state)]},
           {"reason", model.reason},
           {"requests", 0},
           {"requests_failed", 0},

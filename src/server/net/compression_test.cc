@@ -1,5 +1,6 @@
-#include "server/http/compression.h"
+#include "server/net/compression.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -7,6 +8,7 @@
 #include <string>
 
 #include "base/bytes.h"
+#include "server/net/test_packed.h"
 
 namespace hps::server {
 namespace {
@@ -15,16 +17,16 @@ std::string Packed(Coding coding, const std::string& text, BufferPool& pool) {
   const std::array<std::span<const std::byte>, 2> pieces = {
       AsBytes(std::string_view(text).substr(0, text.size() / 3)),
       AsBytes(std::string_view(text).substr(text.size() / 3))};
-  const absl::StatusOr<PackedBody> packed = Deflate(coding, pieces, SIZE_MAX, pool);
+  const absl::StatusOr<CodedBytes> packed = Deflate(coding, pieces, SIZE_MAX, pool);
   EXPECT_TRUE(packed.ok());
-  return std::string(AsText(packed->memory.bytes().first(packed->size)));
+  return std::string(AsText(packed->bytes()));
 }
 
 absl::StatusOr<std::string> Unpacked(Coding coding, std::string_view packed, uint64_t bytes_max,
-                                     BufferPool& pool) {
-  absl::StatusOr<PackedBody> body = Inflate(coding, AsBytes(packed), bytes_max, pool);
+                                     BufferPool& pool, GzipMembers members = GzipMembers::kMany) {
+  absl::StatusOr<CodedBytes> body = Inflate(coding, AsBytes(packed), bytes_max, members, pool);
   if (!body.ok()) return body.status();
-  return std::string(AsText(body->memory.bytes().first(body->size)));
+  return std::string(AsText(body->bytes()));
 }
 
 TEST(CompressionTest, WhatIsPackedUnpacks) {
@@ -37,6 +39,8 @@ TEST(CompressionTest, WhatIsPackedUnpacks) {
       const std::string packed = Packed(coding, text, pool);
       EXPECT_EQ(packed.substr(0, 1), coding == Coding::kGzip ? "\x1f" : "\x78");
       EXPECT_EQ(Unpacked(coding, packed, size, pool).value(), text);
+      const std::string other = hps::server::Packed(text, coding == Coding::kGzip ? 31 : 15);
+      EXPECT_EQ(Unpacked(coding, other, size, pool, GzipMembers::kOne).value(), text);
       if (size > 0) {
         EXPECT_EQ(Unpacked(coding, packed, size - 1, pool).status().code(),
                   absl::StatusCode::kOutOfRange);
@@ -86,6 +90,8 @@ TEST(CompressionTest, MembersAreOneBody) {
             absl::StatusCode::kOutOfRange)
       << "the limit is for all members together";
   EXPECT_EQ(Unpacked(Coding::kGzip, empty + empty, 13, pool).value(), "");
+  EXPECT_EQ(Unpacked(Coding::kGzip, empty + empty, 13, pool, GzipMembers::kOne).status().code(),
+            absl::StatusCode::kInvalidArgument);
   for (const std::string& wrong :
        {packed + "x", packed + std::string(100, '\0'), packed.substr(0, packed.size() - 1),
         packed + packed.substr(0, 9)}) {
@@ -110,6 +116,30 @@ TEST(CompressionTest, RefusesWhatIsCutMixedUpOrFollowed) {
   EXPECT_EQ(code(Coding::kDeflate, packed), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(code(Coding::kGzip, packed + "x"), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(code(Coding::kGzip, "plain"), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(CompressionTest, TheHeadOfWhatIsLargeIsItsFirstBytes) {
+  BufferPool pool(8 << 20, 0);
+  const std::string plain = "begins" + std::string(1 << 20, 'x');
+  const std::string packed = Packed(Coding::kGzip, plain, pool);
+  const auto head = [&pool](Coding coding, std::string_view bytes, size_t bytes_max) {
+    const auto inflated = InflateHead(coding, AsBytes(bytes), bytes_max, pool);
+    if (!inflated.ok()) return std::string(inflated.status().message());
+    return std::string(AsText(inflated->bytes()));
+  };
+  for (const size_t n : {1, 6, 4096}) EXPECT_EQ(head(Coding::kGzip, packed, n), plain.substr(0, n));
+  EXPECT_EQ(head(Coding::kDeflate, Packed(Coding::kDeflate, "few", pool), 4096), "few");
+  EXPECT_EQ(head(Coding::kGzip, packed.substr(0, 200), 6), "begins") << "cut off";
+  EXPECT_THAT(head(Coding::kGzip, "garbage", 4096), testing::HasSubstr("do not unpack"));
+  EXPECT_EQ(head(Coding::kGzip, "", 4096), "");
+}
+
+TEST(CompressionTest, SaysWhenThereIsNoMemory) {
+  BufferPool pool(1 << 20, 0);
+  const std::string packed = Packed(Coding::kGzip, "plain", pool);
+  BufferPool none(0, 0);
+  EXPECT_EQ(Unpacked(Coding::kGzip, packed, 4096, none).status().code(),
+            absl::StatusCode::kResourceExhausted);
 }
 
 }  // namespace
