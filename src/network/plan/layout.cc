@@ -333,17 +333,15 @@ std::optional<PlanView> ReshapeOf(const PlanView& in, std::span<const int64_t> d
       }
     }
     // Within the old group each dimension must continue the one behind it.
-    int64_t innermost = 0, expected = 0;
+    std::optional<int64_t> innermost;  // 0: its elements are one that is repeated
+    int64_t expected = 0;
     for (size_t d = from; d-- > from_begin;) {
       if (in.dims[d] == 1) continue;
-      if (innermost == 0) {
-        innermost = in.strides[d];
-      } else if (in.strides[d] != expected) {
-        return std::nullopt;
-      }
+      if (innermost.has_value() && in.strides[d] != expected) return std::nullopt;
+      if (!innermost.has_value()) innermost = in.strides[d];
       expected = in.strides[d] * in.dims[d];
     }
-    int64_t stride = innermost;
+    int64_t stride = innermost.value_or(0);
     for (size_t d = to; d-- > to_begin;) {
       out.strides[d] = stride;
       stride *= dims[d];

@@ -400,6 +400,14 @@ inline TestModel OldOpsetNetwork() {
   return writer.Done(narrow, {1, 3, 4});
 }
 
+// Repeated elements that become part of a larger dimension must be copied: no stride walks them.
+inline TestModel RepeatedNetwork() {
+  NetworkWriter writer(32);
+  const std::string x = writer.Node("Unsqueeze", {writer.Input("x", {3}), writer.Integers({2})});
+  const std::string many = writer.Node("Expand", {x, writer.Integers({1, 3, 4})});
+  return writer.Done(writer.Node("Relu", {writer.Node("Flatten", {many})}), {12});
+}
+
 // A constant repeated for each sample, as PyTorch exports `expand`; sizes computed from shapes.
 inline TestModel ExpandNetwork() {
   NetworkWriter writer(31, 13);
@@ -527,6 +535,7 @@ inline std::vector<TestNetwork> TestNetworks() {
       {"Types", TypesNetwork},
       {"OldOpset", OldOpsetNetwork},
       {"Expand", ExpandNetwork},
+      {"Repeated", RepeatedNetwork},
       {"Gemm", GemmNetwork},
       {"LeakyRelu", [] { return WithAttribute("LeakyRelu", "alpha", 0.3F); }, 1},
       {"Elu", [] { return WithAttribute("Elu", "alpha", 0.7F); }, 1},
