@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -103,28 +104,33 @@ bool IsUsedOnce(PlanState& state, const OnnxNode& node, size_t input) {
   return state.Uses(node.inputs[input]) == 1;
 }
 
-// Two operands. At most one of them may be an immediate.
-absl::StatusOr<PlanValue> Binary(PlanState& state, PlanOperation operation,
-                                 std::pair<PlanValue*, bool> a, std::pair<PlanValue*, bool> b) {
-  HPS_ASSIGN_OR_RETURN(const PlanView shape, BroadcastShape({a.first, b.first}));
-  HPS_RETURN_IF_ERROR(CheckElement(*a.first));
-  HPS_RETURN_IF_ERROR(CheckElement(*b.first));
+// An operand, and whether nothing else uses it.
+using Operand = std::pair<PlanValue*, bool>;
+
+// One instruction over operands of one shape, of which one number may be its immediate.
+absl::StatusOr<PlanValue> Combine(PlanState& state, PlanOperation operation,
+                                  std::span<const Operand> operands) {
+  std::vector<const PlanValue*> values;
+  for (const auto& [value, is_used_once] : operands) values.push_back(value);
+  HPS_ASSIGN_OR_RETURN(const PlanView shape, BroadcastShape(values));
   Expression expression(state, shape);
-  std::vector<uint8_t> operands;
-  float immediate = 0;
-  for (const auto& [value, is_used_once] : {a, b}) {
-    // A scalar of a higher rank than the other operand would add dimensions: the shape has them.
-    if (const std::optional<float> scalar = ScalarOf(*value)) {
-      immediate = *scalar;
-      operands.push_back(kPlanImmediate);
+  std::vector<uint8_t> places;
+  std::optional<float> immediate;
+  for (const auto& [value, is_used_once] : operands) {
+    HPS_RETURN_IF_ERROR(CheckElement(*value));
+    // A scalar of a higher rank than the others would add dimensions: the shape has them.
+    const std::optional<float> scalar = ScalarOf(*value);
+    if (scalar.has_value() && !immediate.has_value()) {
+      immediate = scalar;
+      places.push_back(kPlanImmediate);
       continue;
     }
-    HPS_ASSIGN_OR_RETURN(const uint8_t operand, expression.Operand(*value, is_used_once));
-    operands.push_back(operand);
+    HPS_ASSIGN_OR_RETURN(const uint8_t place, expression.Operand(*value, is_used_once));
+    places.push_back(place);
   }
-  expression.Add(operation, operands, immediate);
-  const bool is_boolean = IsComparison(operation);
-  return ValueOf(expression, shape, is_boolean ? OnnxElement::kBool : a.first->element);
+  expression.Add(operation, places, immediate.value_or(0));
+  return ValueOf(expression, shape,
+                 IsComparison(operation) ? OnnxElement::kBool : values.front()->element);
 }
 
 absl::Status LowerVariadic(PlanState& state, const OnnxNode& node, PlanOperation operation) {
@@ -138,8 +144,8 @@ absl::Status LowerVariadic(PlanState& state, const OnnxNode& node, PlanOperation
     PlanValue& next = state.Value(node.inputs[i]);
     if (total.As<PlanConstant>() != nullptr && next.As<PlanConstant>() != nullptr)
       return absl::UnimplementedError("its first two inputs are constants");
-    HPS_ASSIGN_OR_RETURN(
-        total, Binary(state, operation, {&total, true}, {&next, IsUsedOnce(state, node, i)}));
+    const Operand operands[] = {{&total, true}, {&next, IsUsedOnce(state, node, i)}};
+    HPS_ASSIGN_OR_RETURN(total, Combine(state, operation, operands));
   }
   if (node.op == "Mean") {
     HPS_ASSIGN_OR_RETURN(const PlanView shape, BroadcastShape({&total}));
@@ -153,31 +159,13 @@ absl::Status LowerVariadic(PlanState& state, const OnnxNode& node, PlanOperation
 }
 
 absl::Status LowerWhere(PlanState& state, const OnnxNode& node) {
-  std::vector<const PlanValue*> values;
-  for (const std::string_view input : node.inputs) values.push_back(&state.Value(input));
-  if (values.size() != 3) return absl::InvalidArgumentError("it has not three inputs");
-  HPS_ASSIGN_OR_RETURN(const PlanView shape, BroadcastShape(values));
-  Expression expression(state, shape);
-  std::vector<uint8_t> operands;
-  float immediate = 0;
-  bool has_immediate = false;
-  for (size_t i = 0; i < 3; ++i) {
-    PlanValue& value = state.Value(node.inputs[i]);
-    HPS_RETURN_IF_ERROR(CheckElement(value));
-    const std::optional<float> scalar = ScalarOf(value);
-    if (scalar.has_value() && !has_immediate) {
-      has_immediate = true;
-      immediate = *scalar;
-      operands.push_back(kPlanImmediate);
-      continue;
-    }
-    HPS_ASSIGN_OR_RETURN(const uint8_t operand,
-                         expression.Operand(value, IsUsedOnce(state, node, i)));
-    operands.push_back(operand);
-  }
-  expression.Add(PlanOperation::kSelect, operands, immediate);
-  return state.Define(node.outputs.front(),
-                      ValueOf(expression, shape, state.Value(node.inputs[1]).element));
+  if (node.inputs.size() != 3) return absl::InvalidArgumentError("it has not three inputs");
+  std::vector<Operand> operands;
+  for (size_t i = 0; i < 3; ++i)
+    operands.emplace_back(&state.Value(node.inputs[i]), IsUsedOnce(state, node, i));
+  HPS_ASSIGN_OR_RETURN(PlanValue value, Combine(state, PlanOperation::kSelect, operands));
+  value.element = state.Value(node.inputs[1]).element;
+  return state.Define(node.outputs.front(), std::move(value));
 }
 
 // min and max of Clip: inputs since opset 11, attributes before.

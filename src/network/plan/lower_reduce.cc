@@ -12,40 +12,22 @@ namespace {
 // `axes` moved behind the others and made one dimension.
 absl::StatusOr<PlanView> WithLast(PlanState& state, const PlanView& in,
                                   const std::vector<size_t>& axes) {
-  const auto moved = [&axes](const PlanView& of) {
-    std::vector<int64_t> order;
-    for (size_t d = 0; d < of.dims.size(); ++d) {
-      if (std::find(axes.begin(), axes.end(), d) == axes.end())
-        order.push_back(static_cast<int64_t>(d));
-    }
-    for (const size_t axis : axes) order.push_back(static_cast<int64_t>(axis));
-    return TransposeOf(of, order);
-  };
-  const size_t kept = in.dims.size() - axes.size();
-  const auto merged = [&](const PlanView& of) -> std::optional<PlanView> {
-    PlanView out = of;
-    int64_t count = 1;
-    for (size_t d = of.dims.size(); d-- > kept;) {
-      if (of.dims[d] != 1 && count != 1 && of.strides[d] != out.strides.back() * count) {
-        return std::nullopt;
-      }
-      if (of.dims[d] != 1 && count == 1) out.strides.back() = of.strides[d];
-      count *= of.dims[d];
-    }
-    const int64_t stride = out.strides.back();
-    out.dims.resize(kept);
-    out.strides.resize(kept);
-    out.dims.push_back(count);
-    out.strides.push_back(stride);
-    return out;
-  };
-  PlanView view = moved(in);
-  std::optional<PlanView> out = merged(view);
-  if (!out.has_value()) {
-    HPS_ASSIGN_OR_RETURN(view, state.Compact(view));
-    out = merged(view);
+  std::vector<int64_t> order, dims;
+  int64_t count = 1;
+  for (size_t d = 0; d < in.dims.size(); ++d) {
+    if (std::find(axes.begin(), axes.end(), d) != axes.end()) continue;
+    order.push_back(static_cast<int64_t>(d));
+    dims.push_back(in.dims[d]);
   }
-  return *out;
+  for (const size_t axis : axes) {
+    order.push_back(static_cast<int64_t>(axis));
+    count *= in.dims[axis];
+  }
+  dims.push_back(count);
+  const PlanView moved = TransposeOf(in, order);
+  if (const std::optional<PlanView> out = ReshapeOf(moved, dims)) return *out;
+  HPS_ASSIGN_OR_RETURN(const PlanView compact, state.Compact(moved));
+  return *ReshapeOf(compact, dims);
 }
 
 }  // namespace
