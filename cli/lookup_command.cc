@@ -133,12 +133,12 @@ void ReportFile(const LookupArguments& arguments, const OpenTable& open, std::sp
 
 absl::Status AnswerInFile(const LookupArguments& arguments, const OpenTable& open,
                           std::span<const Key> keys, Output& output) {
-  HPS_ASSIGN_OR_RETURN(const auto writer,
+  HPS_ASSIGN_OR_RETURN(NpyRowWriter writer,
                        NpyRowWriter::Create(arguments.out, keys.size(), open.dim));
   std::vector<KeyStatus> statuses(keys.size());
   HPS_RETURN_IF_ERROR(
-      LookUp(open, keys, statuses, [&](auto, auto, auto rows) { return writer->Append(rows); }));
-  HPS_RETURN_IF_ERROR(writer->Commit());
+      LookUp(open, keys, statuses, [&](auto, auto, auto rows) { return writer.Append(rows); }));
+  HPS_RETURN_IF_ERROR(writer.Commit());
   ReportFile(arguments, open, keys, statuses, output);
   return absl::OkStatus();
 }

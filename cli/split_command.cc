@@ -12,11 +12,11 @@ namespace {
 
 void WriteReport(const SplitReport& report, JsonWriter& json) {
   json.Name("tables").BeginArray();
-  for (const SplitTable& table : report.tables) {
+  for (const OnnxSplitTable& table : report.tables) {
     json.BeginObject().Member("table", std::string_view(table.name));
     json.Member("rows", table.row_count).Member("dim", table.dim);
-    json.Member("dtype", DtypeName(table.dtype));
-    json.Member("pooling", std::string_view(table.pooling));
+    json.Member("dtype", DtypeName(table.dtype()));
+    json.Member("pooling", PoolingName(table.pooling));
     json.Member("network_input", std::string_view(table.network_input)).EndObject();
   }
   json.EndArray().Name("client_inputs").BeginArray();
@@ -36,9 +36,10 @@ absl::Status RunCommand(const SplitOnnxArguments& arguments, Output& output) {
     WriteReport(report, output.json());
     return absl::OkStatus();
   }
-  for (const SplitTable& table : report.tables) {
+  for (const OnnxSplitTable& table : report.tables) {
     output.Line(absl::StrCat(table.name, ": ", table.row_count, " rows of dim ", table.dim, ", ",
-                             std::string(DtypeName(table.dtype)), ", pooling ", table.pooling));
+                             std::string(DtypeName(table.dtype())), ", pooling ",
+                             PoolingName(table.pooling)));
   }
   output.Line(absl::StrCat("network: ", ReadableBytes(static_cast<double>(report.network_bytes))));
   for (const std::string& input : report.client_inputs)

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -63,40 +64,28 @@ class BudgetBuffer {
   static absl::StatusOr<BudgetBuffer> Create(MemoryBudget& budget, size_t count) {
     HPS_CHECK(count <= SIZE_MAX / sizeof(T));
     HPS_ASSIGN_OR_RETURN(std::byte * memory, budget.Allocate(count * sizeof(T)));
-    return BudgetBuffer(&budget, memory, count);
+    return BudgetBuffer(Memory(memory, Free{&budget, count * sizeof(T)}), count);
   }
-  BudgetBuffer(BudgetBuffer&& other) noexcept
-      : budget_(std::exchange(other.budget_, nullptr)),
-        memory_(std::exchange(other.memory_, nullptr)),
-        count_(std::exchange(other.count_, 0)) {}
-  BudgetBuffer& operator=(BudgetBuffer&& other) noexcept {
-    if (this == &other) return *this;
-    Release();
-    budget_ = std::exchange(other.budget_, nullptr);
-    memory_ = std::exchange(other.memory_, nullptr);
-    count_ = std::exchange(other.count_, 0);
-    return *this;
-  }
-  ~BudgetBuffer() { Release(); }
 
   std::span<T> elements() const { return ElementsAs<T>(); }
   // The same memory as an array of another type, as many as fit.
   template <typename U>
   std::span<U> ElementsAs() const {
     static_assert(std::is_trivially_copyable_v<U> && alignof(U) <= 64);
-    return {static_cast<U*>(static_cast<void*>(memory_)), count_ * sizeof(T) / sizeof(U)};
+    return {static_cast<U*>(static_cast<void*>(memory_.get())), count_ * sizeof(T) / sizeof(U)};
   }
 
  private:
-  BudgetBuffer(MemoryBudget* budget, std::byte* memory, size_t count)
-      : budget_(budget), memory_(memory), count_(count) {}
-  void Release() {
-    if (budget_ != nullptr) budget_->Free(memory_, count_ * sizeof(T));
-    budget_ = nullptr;
-  }
+  struct Free {
+    void operator()(std::byte* memory) const { budget->Free(memory, bytes); }
+    MemoryBudget* budget = nullptr;
+    size_t bytes = 0;
+  };
+  using Memory = std::unique_ptr<std::byte, Free>;
 
-  MemoryBudget* budget_ = nullptr;
-  std::byte* memory_ = nullptr;
+  BudgetBuffer(Memory memory, size_t count) : memory_(std::move(memory)), count_(count) {}
+
+  Memory memory_;
   size_t count_ = 0;
 };
 

@@ -1,25 +1,14 @@
 #include "import/model_toml.h"
 
-#include <string_view>
-
 #include "absl/strings/str_cat.h"
+#include "base/text.h"
 
 namespace hps {
 
 std::string QuoteToml(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      quoted += {'\\', c};
-    } else if (byte < 0x20 || byte == 0x7f) {
-      constexpr std::string_view kDigits = "0123456789ABCDEF";
-      quoted += {'\\', 'u', '0', '0', kDigits[byte >> 4], kDigits[byte & 15]};
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + "\"";
+  std::string quoted;
+  AppendJsonString(text, &quoted);  // TOML has all escapes of JSON that this writes
+  return quoted;
 }
 
 std::string ModelToml(const ModelDescription& model) {

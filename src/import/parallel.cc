@@ -1,9 +1,9 @@
 #include "import/parallel.h"
 
 #include <algorithm>
-#include <deque>
 #include <exception>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/mutex.h"
@@ -22,16 +22,8 @@ class Steps {
     while (!failed_.load(std::memory_order_relaxed)) {
       const size_t step = next_.fetch_add(1, std::memory_order_relaxed);
       if (step >= plan_.step_count) return;
-      absl::Status status = RunStep(step);
+      absl::Status status = Try([&] { return plan_.step(step, failed_); });
       if (!status.ok()) Fail(std::move(status));
-    }
-  }
-
-  absl::Status RunStep(size_t step) {
-    try {
-      return plan_.step(step, failed_);
-    } catch (const std::bad_alloc&) {
-      return OutOfMemory("out of memory in a step");
     }
   }
 
@@ -54,30 +46,20 @@ class Steps {
   absl::Status first_error_ HPS_GUARDED_BY(mutex_);
 };
 
-class Lane final : public Task {
- public:
-  Lane(Steps& steps, Latch& done) : steps_(steps), done_(done) {}
-  void Run() override {
-    steps_.RunSome();
-    done_.CountDown();
-  }
-
- private:
-  Steps& steps_;
-  Latch& done_;
-};
-
 }  // namespace
 
 absl::Status RunSteps(Executor& executor, const StepPlan& plan) {
   Steps steps(plan);
   const size_t lane_count = std::min(plan.lane_count, plan.step_count);
   Latch done(lane_count);
-  std::deque<Lane> lanes;
-  for (size_t i = 0; i < lane_count; ++i) lanes.emplace_back(steps, done);
+  FunctionTask lane([&] {
+    steps.RunSome();
+    done.CountDown();
+  });
+  std::vector<FunctionTask> lanes(lane_count, lane);
   // From here on the lanes use objects on this stack, so this function must not return before they
   // have ended.
-  for (Lane& lane : lanes) {
+  for (FunctionTask& lane : lanes) {
     if (absl::Status posted = executor.Post(&lane); !posted.ok()) {
       steps.Fail(std::move(posted));
       done.CountDown();

@@ -18,7 +18,6 @@
 #include "import/model_toml.h"
 #include "network/onnx/model.h"
 #include "network/onnx/network_signature.h"
-#include "network/onnx/split.h"
 
 namespace hps {
 namespace {
@@ -27,21 +26,11 @@ constexpr size_t kBatchRows = 4096;
 // Tables of a trained model; they are read into memory.
 constexpr uint64_t kModelBytesMax = uint64_t{256} << 30;
 
-Dtype DtypeOf(OnnxElement element) {
-  if (element == OnnxElement::kFloat16) return Dtype::kFloat16;
-  return element == OnnxElement::kBfloat16 ? Dtype::kBfloat16 : Dtype::kFloat32;
-}
-
-RowPooling PoolingOf(const std::string& name) {
-  if (name == PoolingName(RowPooling::kMean)) return RowPooling::kMean;
-  return name == PoolingName(RowPooling::kNone) ? RowPooling::kNone : RowPooling::kSum;
-}
-
 ModelNetwork NetworkOf(OnnxSplit& split) {
   ModelNetwork network{.onnx = std::move(split.network)};
   for (const OnnxSplitTable& table : split.tables) {
     network.inputs.push_back(
-        {.name = table.network_input, .table = table.name, .pooling = PoolingOf(table.pooling)});
+        {.name = table.network_input, .table = table.name, .pooling = table.pooling});
   }
   return network;
 }
@@ -49,15 +38,14 @@ ModelNetwork NetworkOf(OnnxSplit& split) {
 absl::StatusOr<std::vector<TableSpec>> SpecsOf(const OnnxSplit& split) {
   std::vector<TableSpec> specs;
   for (const OnnxSplitTable& table : split.tables) {
-    specs.push_back(
-        {.name = "model/" + table.name, .dim = table.dim, .dtype = DtypeOf(table.element)});
+    specs.push_back({.name = "model/" + table.name, .dim = table.dim, .dtype = table.dtype()});
     HPS_RETURN_IF_ERROR(ValidateTableSpec(specs.back()));
   }
   return specs;
 }
 
 absl::Status WriteTable(const OnnxSplitTable& table, const std::string& directory) {
-  const Dtype dtype = DtypeOf(table.element);
+  const Dtype dtype = table.dtype();
   const TableFormat format = dtype == Dtype::kFloat16 ? TableFormat::kNpy : TableFormat::kHugectr;
   HPS_ASSIGN_OR_RETURN(const std::unique_ptr<TableWriter> writer,
                        TableWriter::Create(format, directory, table.dim, dtype));
@@ -92,15 +80,8 @@ absl::Status MakeModelDirectory(const std::string& directory) {
 }
 
 SplitReport ReportOf(const OnnxSplit& split, const NetworkSignature& signature) {
-  SplitReport report{.remarks = split.remarks};
-  for (const OnnxSplitTable& table : split.tables) {
-    report.tables.push_back({.name = table.name,
-                             .row_count = table.row_count,
-                             .dim = table.dim,
-                             .dtype = DtypeOf(table.element),
-                             .pooling = table.pooling,
-                             .network_input = table.network_input});
-  }
+  SplitReport report{.tables = split.tables, .remarks = split.remarks};
+  for (OnnxSplitTable& table : report.tables) table.rows = {};  // of the model, which ends before
   for (const NetworkSignature::Input& input : signature.inputs)
     if (!input.table.has_value()) report.client_inputs.push_back(input.name);
   return report;

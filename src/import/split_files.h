@@ -9,21 +9,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "hps/types.h"
+#include "network/onnx/split.h"
 
 namespace hps {
 
-struct SplitTable {
-  std::string name;
-  uint64_t row_count = 0;
-  uint32_t dim = 0;
-  Dtype dtype = Dtype::kFloat32;
-  std::string pooling;
-  std::string network_input;
-};
-
 struct SplitReport {
-  std::vector<SplitTable> tables;
+  std::vector<OnnxSplitTable> tables;      // without their rows
   std::vector<std::string> client_inputs;  // of the network, which clients send
   uint64_t network_bytes = 0;
   std::vector<std::string> remarks;  // where keys come from; what was not divided, and why

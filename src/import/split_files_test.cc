@@ -26,11 +26,10 @@ TEST(ModelTomlTest, WritesTablesAndNetwork) {
             "name = \"m\"\ntables = [\"user\", \"item\"]\n");
   const std::vector<NetworkInput> inputs = {
       {.name = "a\"b\\\n", .table = "user", .pooling = RowPooling::kNone}, {.name = "dense"}};
-  EXPECT_EQ(
-      ModelToml({.name = "m", .tables = tables, .has_network = true, .inputs = inputs}),
-      "name = \"m\"\ntables = [\"user\", \"item\"]\n[network]\nfile = \"dense.onnx\"\n"
-      "[[network.input]]\nname = \"a\\\"b\\\\\\u000A\"\ntable = \"user\"\npooling = \"none\"\n"
-      "[[network.input]]\nname = \"dense\"\n");
+  EXPECT_EQ(ModelToml({.name = "m", .tables = tables, .has_network = true, .inputs = inputs}),
+            "name = \"m\"\ntables = [\"user\", \"item\"]\n[network]\nfile = \"dense.onnx\"\n"
+            "[[network.input]]\nname = \"a\\\"b\\\\\\n\"\ntable = \"user\"\npooling = \"none\"\n"
+            "[[network.input]]\nname = \"dense\"\n");
 }
 
 TEST(SplitFilesTest, AFileThatIsNoModelLeavesNothing) {

@@ -1,5 +1,8 @@
 #include "inference/tensor_checks.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/limits.h"
@@ -161,27 +164,13 @@ bool HasNan(Datatype datatype, std::span<const std::byte> elements) {
 }
 
 Datatype DatatypeOf(OnnxElement element) {
-  switch (element) {
-    case OnnxElement::kFloat32:
-      return Datatype::kFp32;
-    case OnnxElement::kUint8:
-      return Datatype::kUint8;
-    case OnnxElement::kInt8:
-      return Datatype::kInt8;
-    case OnnxElement::kInt32:
-      return Datatype::kInt32;
-    case OnnxElement::kInt64:
-      return Datatype::kInt64;
-    case OnnxElement::kBool:
-      return Datatype::kBool;
-    case OnnxElement::kFloat16:
-      return Datatype::kFp16;
-    case OnnxElement::kFloat64:
-      return Datatype::kFp64;
-    case OnnxElement::kBfloat16:
-      return Datatype::kBf16;
-  }
-  return Datatype::kBytes;
+  static constexpr std::pair<OnnxElement, Datatype> kDatatypes[] = {
+      {OnnxElement::kFloat32, Datatype::kFp32}, {OnnxElement::kUint8, Datatype::kUint8},
+      {OnnxElement::kInt8, Datatype::kInt8},    {OnnxElement::kInt32, Datatype::kInt32},
+      {OnnxElement::kInt64, Datatype::kInt64},  {OnnxElement::kBool, Datatype::kBool},
+      {OnnxElement::kFloat16, Datatype::kFp16}, {OnnxElement::kFloat64, Datatype::kFp64},
+      {OnnxElement::kBfloat16, Datatype::kBf16}};
+  return std::ranges::find(kDatatypes, element, &std::pair<OnnxElement, Datatype>::first)->second;
 }
 
 void AddOutputTensor(std::vector<OutputTensor>& outputs, std::string_view name, Datatype datatype,

@@ -1,6 +1,7 @@
 #include "import/formats/npy_files.h"
 
 #include <sys/stat.h>
+
 #include <array>
 #include <optional>
 #include <utility>
@@ -12,40 +13,8 @@
 #include "import/formats/array_reader.h"
 #include "import/formats/npy.h"
 #include "import/formats/npy_table.h"
-#include "import/formats/pending_file.h"
 
 namespace hps {
-namespace {
-
-class FileRowWriter final : public NpyRowWriter {
- public:
-  FileRowWriter(PendingFile pending, uint64_t data_bytes)
-      : pending_(std::move(pending)), data_bytes_(data_bytes) {}
-
-  absl::Status WriteHeader(const std::string& header) { return Write(AsBytes(header)); }
-
-  absl::Status Append(std::span<const float> rows) override { return Write(std::as_bytes(rows)); }
-
-  absl::Status Commit() override {
-    HPS_CHECK(written_bytes_ == kNpyWrittenHeaderBytes + data_bytes_);
-    HPS_RETURN_IF_ERROR(pending_.file().Sync());
-    return pending_.Replace();
-  }
-
- private:
-  absl::Status Write(std::span<const std::byte> bytes) {
-    HPS_RETURN_IF_ERROR(pending_.file().WriteAt(written_bytes_, bytes));
-    written_bytes_ += bytes.size();
-    return absl::OkStatus();
-  }
-
-  PendingFile pending_;
-  const uint64_t data_bytes_;
-  uint64_t written_bytes_ = 0;
-};
-
-}  // namespace
-
 absl::StatusOr<std::vector<Key>> ReadNpyKeys(const std::string& path) {
   HPS_ASSIGN_OR_RETURN(const NpyKeys file, OpenNpyKeys(path));
   if (file.count > kKeysPerFileMax) {
@@ -57,9 +26,8 @@ absl::StatusOr<std::vector<Key>> ReadNpyKeys(const std::string& path) {
   return keys;
 }
 
-absl::StatusOr<std::unique_ptr<NpyRowWriter>> NpyRowWriter::Create(const std::string& path,
-                                                                   uint64_t row_count,
-                                                                   uint32_t dim) {
+absl::StatusOr<NpyRowWriter> NpyRowWriter::Create(const std::string& path, uint64_t row_count,
+                                                  uint32_t dim) {
   const std::optional<uint64_t> data_bytes =
       CheckedMultiply(row_count, uint64_t{dim} * sizeof(float));
   if (!data_bytes.has_value()) {
@@ -74,10 +42,22 @@ absl::StatusOr<std::unique_ptr<NpyRowWriter>> NpyRowWriter::Create(const std::st
                      S_ISDIR(found.st_mode) ? "a directory" : "a device, pipe or socket"));
   }
   HPS_ASSIGN_OR_RETURN(PendingFile pending, PendingFile::CreateToReplace(path));
-  auto writer = std::make_unique<FileRowWriter>(std::move(pending), *data_bytes);
+  NpyRowWriter writer(std::move(pending), kNpyWrittenHeaderBytes + *data_bytes);
   const std::array<uint64_t, 2> shape = {row_count, dim};
-  HPS_RETURN_IF_ERROR(writer->WriteHeader(FormatNpyHeader("<f4", shape)));
+  HPS_RETURN_IF_ERROR(writer.Write(AsBytes(FormatNpyHeader("<f4", shape))));
   return writer;
+}
+
+absl::Status NpyRowWriter::Commit() {
+  HPS_CHECK(written_bytes_ == bytes_);
+  HPS_RETURN_IF_ERROR(pending_.file().Sync());
+  return pending_.Replace();
+}
+
+absl::Status NpyRowWriter::Write(std::span<const std::byte> bytes) {
+  HPS_RETURN_IF_ERROR(pending_.file().WriteAt(written_bytes_, bytes));
+  written_bytes_ += bytes.size();
+  return absl::OkStatus();
 }
 
 }  // namespace hps

@@ -2,14 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "hps/types.h"
+#include "import/formats/pending_file.h"
 
 namespace hps {
 
@@ -24,18 +25,24 @@ absl::StatusOr<std::vector<Key>> ReadNpyKeys(const std::string& path);
 // thread.
 class NpyRowWriter {
  public:
-  virtual ~NpyRowWriter() = default;
-
   // Errors: NOT_FOUND (no such directory), PERMISSION_DENIED, RESOURCE_EXHAUSTED, INVALID_ARGUMENT.
-  static absl::StatusOr<std::unique_ptr<NpyRowWriter>> Create(const std::string& path,
-                                                              uint64_t row_count, uint32_t dim);
+  static absl::StatusOr<NpyRowWriter> Create(const std::string& path, uint64_t row_count,
+                                             uint32_t dim);
 
   // Writes the next rows, packed. Errors: RESOURCE_EXHAUSTED (disk full), UNAVAILABLE (the disk
   // fails).
-  virtual absl::Status Append(std::span<const float> rows) = 0;
+  absl::Status Append(std::span<const float> rows) { return Write(std::as_bytes(rows)); }
 
   // REQUIRES: all rows have been appended. Errors: those of Append.
-  virtual absl::Status Commit() = 0;
+  absl::Status Commit();
+
+ private:
+  NpyRowWriter(PendingFile pending, uint64_t bytes) : pending_(std::move(pending)), bytes_(bytes) {}
+  absl::Status Write(std::span<const std::byte> bytes);
+
+  PendingFile pending_;
+  uint64_t bytes_;  // of the whole file
+  uint64_t written_bytes_ = 0;
 };
 
 }  // namespace hps

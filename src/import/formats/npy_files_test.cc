@@ -78,9 +78,9 @@ TEST(NpyFilesTest, WritesRowsUnderTheNameWhenComplete) {
   auto writer = NpyRowWriter::Create(path, 2, 3);
   ASSERT_TRUE(writer.ok()) << writer.status();
   EXPECT_FALSE(std::filesystem::exists(path));
-  ASSERT_TRUE((*writer)->Append(std::array<float, 3>{1, 2, 3}).ok());
-  ASSERT_TRUE((*writer)->Append(std::array<float, 3>{4, 5, 6}).ok());
-  ASSERT_TRUE((*writer)->Commit().ok());
+  ASSERT_TRUE(writer->Append(std::array<float, 3>{1, 2, 3}).ok());
+  ASSERT_TRUE(writer->Append(std::array<float, 3>{4, 5, 6}).ok());
+  ASSERT_TRUE(writer->Commit().ok());
   const auto file = File::OpenForReading(path);
   ASSERT_TRUE(file.ok()) << file.status();
   const auto header = ReadNpyHeader(*file);
@@ -97,7 +97,7 @@ TEST(NpyFilesTest, AnUncommittedWriterLeavesNothing) {
   {
     auto writer = NpyRowWriter::Create(directory.Path("rows.npy"), 2, 3);
     ASSERT_TRUE(writer.ok()) << writer.status();
-    ASSERT_TRUE((*writer)->Append(std::array<float, 3>{1, 2, 3}).ok());
+    ASSERT_TRUE(writer->Append(std::array<float, 3>{1, 2, 3}).ok());
   }
   EXPECT_TRUE(std::filesystem::is_empty(directory.Path("")));
 }
@@ -121,8 +121,8 @@ TEST(NpyFilesTest, AWriterFollowsLinks) {
   std::filesystem::create_symlink(directory.Write("rows.npy", "old"), directory.Path("link"));
   auto writer = NpyRowWriter::Create(directory.Path("link"), 1, 1);
   ASSERT_TRUE(writer.ok()) << writer.status();
-  ASSERT_TRUE((*writer)->Append(std::array<float, 1>{1}).ok());
-  ASSERT_TRUE((*writer)->Commit().ok());
+  ASSERT_TRUE(writer->Append(std::array<float, 1>{1}).ok());
+  ASSERT_TRUE(writer->Commit().ok());
   EXPECT_TRUE(std::filesystem::is_symlink(directory.Path("link")));
   EXPECT_NE(directory.Read("rows.npy"), "old");
 }

@@ -180,12 +180,12 @@ class Splitter {
   void AddTable(const OnnxNode& node, const OnnxTensor& tensor, const KeySource& keys) {
     const std::string_view weight = node.inputs[0];
     std::string_view value = node.outputs.front();
-    std::string pooling = keys.rank == 1 ? "sum" : "none";
+    RowPooling pooling = keys.rank == 1 ? RowPooling::kSum : RowPooling::kNone;
     size_t rank = keys.rank + 1;
     if (const OnnxNode* const reader = walk_.OnlyReader(value); reader != nullptr && rank == 3) {
-      const std::string_view pooled = PoolingOf(*reader);
-      if (!pooled.empty() && !walk_.IsOutput(reader->outputs.front())) {
-        pooling = pooled;
+      const std::optional<RowPooling> pooled = PoolingOf(*reader);
+      if (pooled.has_value() && !walk_.IsOutput(reader->outputs.front())) {
+        pooling = *pooled;
         value = reader->outputs.front();
         rank = 2;
       }
@@ -208,7 +208,7 @@ class Splitter {
                          .dim = static_cast<uint32_t>(tensor.dims[1]),
                          .element = tensor.element,
                          .rows = tensor.bytes,
-                         .pooling = std::move(pooling)};
+                         .pooling = pooling};
     table.network_input = NewName(table.name + "_rows");
     split_.remarks.push_back(absl::StrCat(
         "table '", table.name, "': keys are [batch", keys.rank == 2 ? ", k]" : "]", " of input '",
@@ -216,14 +216,14 @@ class Splitter {
     split_.tables.push_back(std::move(table));
   }
 
-  std::string_view PoolingOf(const OnnxNode& node) const {
-    if (node.op != "ReduceSum" && node.op != "ReduceMean") return {};
+  std::optional<RowPooling> PoolingOf(const OnnxNode& node) const {
+    if (node.op != "ReduceSum" && node.op != "ReduceMean") return std::nullopt;
     const auto axes = walk_.Axes(node);
     const bool is_bag = axes.has_value() && axes->size() == 1 &&
                         (axes->front() == 1 || axes->front() == -2) &&
                         node.Integer("keepdims", 1) == 0;
-    if (!is_bag) return {};
-    return node.op == "ReduceSum" ? "sum" : "mean";
+    if (!is_bag) return std::nullopt;
+    return node.op == "ReduceSum" ? RowPooling::kSum : RowPooling::kMean;
   }
 
   static std::string TableName(std::string_view weight) {
@@ -350,6 +350,11 @@ class Splitter {
 };
 
 }  // namespace
+
+Dtype OnnxSplitTable::dtype() const {
+  if (element == OnnxElement::kFloat16) return Dtype::kFloat16;
+  return element == OnnxElement::kBfloat16 ? Dtype::kBfloat16 : Dtype::kFloat32;
+}
 
 absl::StatusOr<OnnxSplit> SplitOnnx(const OnnxModel& model) { return Splitter(model).Split(); }
 

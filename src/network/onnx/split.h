@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "hps/model_network.h"
+#include "hps/types.h"
 #include "network/onnx/graph.h"
 #include "network/onnx/model.h"
 
@@ -26,7 +28,9 @@ struct OnnxSplitTable {
   OnnxElement element = OnnxElement::kFloat32;  // or kFloat16, kBfloat16
   std::span<const std::byte> rows;              // [row_count, dim], of the model
   std::string network_input;                    // float32
-  std::string pooling;                          // "sum", "mean" or "none"
+  RowPooling pooling = RowPooling::kSum;
+
+  Dtype dtype() const;
 };
 
 struct OnnxSplit {

@@ -58,7 +58,7 @@ TEST(OnnxSplitTest, RowsTakeThePlaceOfTheGather) {
   EXPECT_EQ(table.name, "user");
   EXPECT_EQ(table.row_count, 4U);
   EXPECT_EQ(table.dim, 2U);
-  EXPECT_EQ(table.pooling, "sum");
+  EXPECT_EQ(table.pooling, RowPooling::kSum);
   EXPECT_EQ(LoadLittleEndian<float>(table.rows.data() + 12), 11.0F);
   const OnnxModel network = Taken(split->network);
   EXPECT_THAT(InputsOf(network.graph()), UnorderedElementsAre("user_rows", "x"));
@@ -98,7 +98,7 @@ TEST(OnnxSplitTest, SumsAndMeansOverBagsBecomePooling) {
     wide.model.Attribute("keepdims", 0);
     const absl::StatusOr<OnnxSplit> split = SplitOnnx(wide.Finish("bag"));
     ASSERT_TRUE(split.ok()) << split.status();
-    EXPECT_EQ(split->tables[0].pooling, is_sum ? "sum" : "mean");
+    EXPECT_EQ(split->tables[0].pooling, is_sum ? RowPooling::kSum : RowPooling::kMean);
     EXPECT_THAT(Taken(split->network).graph().Input("user_rows")->dims, ElementsAre(-1, 2));
   }
 }
@@ -113,7 +113,7 @@ TEST(OnnxSplitTest, RowsThatAreNotSummedStayApart) {
   wide.model.Output("s", kFloat, {-1, 3});
   const absl::StatusOr<OnnxSplit> split = SplitOnnx(Taken(wide.model.Bytes()));
   ASSERT_TRUE(split.ok()) << split.status();
-  EXPECT_EQ(split->tables[0].pooling, "none");
+  EXPECT_EQ(split->tables[0].pooling, RowPooling::kNone);
   EXPECT_THAT(Taken(split->network).graph().Input("user_rows")->dims, ElementsAre(-1, 3, 2));
 }
 

@@ -276,7 +276,8 @@ bool JsonReader::ReadNumber(std::string_view* text) {
   return true;
 }
 
-bool JsonReader::ReadInt64(int64_t* value) {
+template <typename Integer>
+bool JsonReader::ReadInteger(std::string_view what, Integer* value) {
   std::string_view text;
   char* const before = at_;
   if (!ReadNumber(&text)) return false;
@@ -284,18 +285,13 @@ bool JsonReader::ReadInt64(int64_t* value) {
       std::from_chars(text.data(), text.data() + text.size(), *value);
   if (result.ec == std::errc() && result.ptr == text.data() + text.size()) return true;
   at_ = before;
-  return ExpectedKind("an integer of 64 bits");
+  return ExpectedKind(what);
 }
 
+bool JsonReader::ReadInt64(int64_t* value) { return ReadInteger("an integer of 64 bits", value); }
+
 bool JsonReader::ReadUint64(uint64_t* value) {
-  std::string_view text;
-  char* const before = at_;
-  if (!ReadNumber(&text)) return false;
-  const std::from_chars_result result =
-      std::from_chars(text.data(), text.data() + text.size(), *value);
-  if (result.ec == std::errc() && result.ptr == text.data() + text.size()) return true;
-  at_ = before;
-  return ExpectedKind("a non-negative integer of 64 bits");
+  return ReadInteger("a non-negative integer of 64 bits", value);
 }
 
 bool JsonReader::SkipString() {

@@ -76,6 +76,8 @@ class JsonReader {
   bool SkipString();
   bool SkipScalar();
   bool Literal(std::string_view word);
+  template <typename Integer>
+  bool ReadInteger(std::string_view what, Integer* value);  // `what`: for messages
 
   const char* const begin_;
   char* at_;
