@@ -80,28 +80,11 @@ absl::Status NoMemoryOn(int device, const absl::Status& error) {
 
 }  // namespace
 
-class NetworkPlaces::CpuSession final : public DenseSession {
+// Runs on the device, if it has one; a batch for which that fails runs on the CPU.
+class NetworkPlaces::Session final : public DenseSession {
  public:
-  CpuSession(std::unique_ptr<DenseSession> session, std::atomic<uint64_t>& runs)
-      : session_(std::move(session)), runs_(runs) {}
-
-  absl::Status Run(std::span<const DenseTensor> inputs,
-                   std::span<const DenseTensor> outputs) override {
-    HPS_RETURN_IF_ERROR(session_->Run(inputs, outputs));
-    runs_.fetch_add(1, std::memory_order_relaxed);
-    return absl::OkStatus();
-  }
-
- private:
-  const std::unique_ptr<DenseSession> session_;
-  std::atomic<uint64_t>& runs_;
-};
-
-// Runs on the device; a batch for which that fails runs on the CPU.
-class NetworkPlaces::DeviceSession final : public DenseSession {
- public:
-  DeviceSession(NetworkPlaces& places, int device, std::unique_ptr<DenseSession> on_device,
-                std::unique_ptr<DenseSession> on_cpu)
+  Session(NetworkPlaces& places, int device, std::unique_ptr<DenseSession> on_device,
+          std::unique_ptr<DenseSession> on_cpu)
       : places_(places),
         device_(device),
         on_device_(std::move(on_device)),
@@ -109,6 +92,11 @@ class NetworkPlaces::DeviceSession final : public DenseSession {
 
   absl::Status Run(std::span<const DenseTensor> inputs,
                    std::span<const DenseTensor> outputs) override {
+    if (on_device_ == nullptr) {
+      HPS_RETURN_IF_ERROR(on_cpu_->Run(inputs, outputs));
+      places_.counts_.on_cpu.fetch_add(1, std::memory_order_relaxed);
+      return absl::OkStatus();
+    }
     const absl::Status ran = on_device_->Run(inputs, outputs);
     if (ran.ok()) {
       places_.counts_.on_devices.fetch_add(1, std::memory_order_relaxed);
@@ -121,7 +109,7 @@ class NetworkPlaces::DeviceSession final : public DenseSession {
     return absl::OkStatus();
   }
 
-  RowRoom* row_room() override { return on_device_->row_room(); }
+  RowRoom* row_room() override { return on_device_ ? on_device_->row_room() : nullptr; }
   DeviceLimits device_limits() const override { return on_device_->device_limits(); }
 
   // If this fails, the caller runs the batch again, with rows in the host's memory.
@@ -177,7 +165,7 @@ absl::StatusOr<std::unique_ptr<DenseSession>> NetworkPlaces::NewSession(int devi
       found != on_devices_.end() && !found->second.hangs) {
     absl::StatusOr<std::unique_ptr<DenseSession>> made = found->second.network->NewSession();
     if (made.ok()) {
-      return std::make_unique<DeviceSession>(*this, device, *std::move(made), std::move(on_cpu));
+      return std::make_unique<Session>(*this, device, *std::move(made), std::move(on_cpu));
     }
     if (absl::IsResourceExhausted(made.status())) return NoMemoryOn(device, made.status());
     found->second.hangs = absl::IsDeadlineExceeded(made.status());
@@ -185,7 +173,7 @@ absl::StatusOr<std::unique_ptr<DenseSession>> NetworkPlaces::NewSession(int devi
                             "': a session of the dense network runs on the CPU, not on device ",
                             device, ": ", TextForLog(made.status())));
   }
-  return std::make_unique<CpuSession>(std::move(on_cpu), counts_.on_cpu);
+  return std::make_unique<Session>(*this, device, nullptr, std::move(on_cpu));
 }
 
 NetworkRuns NetworkPlaces::runs() const {

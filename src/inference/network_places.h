@@ -66,8 +66,7 @@ class NetworkPlaces {
   NetworkRuns runs() const;
 
  private:
-  class CpuSession;
-  class DeviceSession;
+  class Session;
   struct Counts {
     std::atomic<uint64_t> on_devices{0};
     std::atomic<uint64_t> on_cpu{0};

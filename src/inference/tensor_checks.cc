@@ -1,7 +1,6 @@
 #include "inference/tensor_checks.h"
 
-#include <algorithm>
-#include <utility>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
@@ -164,13 +163,12 @@ bool HasNan(Datatype datatype, std::span<const std::byte> elements) {
 }
 
 Datatype DatatypeOf(OnnxElement element) {
-  static constexpr std::pair<OnnxElement, Datatype> kDatatypes[] = {
-      {OnnxElement::kFloat32, Datatype::kFp32}, {OnnxElement::kUint8, Datatype::kUint8},
-      {OnnxElement::kInt8, Datatype::kInt8},    {OnnxElement::kInt32, Datatype::kInt32},
-      {OnnxElement::kInt64, Datatype::kInt64},  {OnnxElement::kBool, Datatype::kBool},
-      {OnnxElement::kFloat16, Datatype::kFp16}, {OnnxElement::kFloat64, Datatype::kFp64},
-      {OnnxElement::kBfloat16, Datatype::kBf16}};
-  return std::ranges::find(kDatatypes, element, &std::pair<OnnxElement, Datatype>::first)->second;
+  using enum OnnxElement;
+  static const std::map<OnnxElement, Datatype> kDatatypes = {
+      {kFloat32, Datatype::kFp32}, {kUint8, Datatype::kUint8},  {kInt8, Datatype::kInt8},
+      {kInt32, Datatype::kInt32},  {kInt64, Datatype::kInt64},  {kBool, Datatype::kBool},
+      {kFloat16, Datatype::kFp16}, {kFloat64, Datatype::kFp64}, {kBfloat16, Datatype::kBf16}};
+  return kDatatypes.at(element);
 }
 
 void AddOutputTensor(std::vector<OutputTensor>& outputs, std::string_view name, Datatype datatype,

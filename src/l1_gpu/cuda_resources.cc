@@ -111,10 +111,9 @@ absl::StatusOr<CudaStream> MakeStream(StreamPriority priority) {
   return CudaStream(stream);
 }
 
-absl::StatusOr<CudaEvent> MakeEvent() {
+absl::StatusOr<CudaEvent> MakeEvent(unsigned flags) {
   cudaEvent_t event = nullptr;
-  HPS_RETURN_IF_ERROR(
-      CudaStatus(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event"));
+  HPS_RETURN_IF_ERROR(CudaStatus(cudaEventCreateWithFlags(&event, flags), "making an event"));
   return CudaEvent(event);
 }
 

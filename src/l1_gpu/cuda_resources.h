@@ -98,8 +98,8 @@ enum class StreamPriority { kHigh, kLow };
 // A stream that does not synchronize with the default stream.
 absl::StatusOr<CudaStream> MakeStream(StreamPriority priority);
 
-// Without timing, which would make events slower.
-absl::StatusOr<CudaEvent> MakeEvent();
+// With timing, an event is slower.
+absl::StatusOr<CudaEvent> MakeEvent(unsigned flags = cudaEventDisableTiming);
 
 // Whether the work recorded by the event has completed. True for an event that was never recorded.
 // Does not disturb a graph capture of another thread. Errors: INTERNAL.

@@ -38,27 +38,12 @@ absl::Status Guarded(absl::StatusCode code, const char* what, Body body) {
 }
 
 ov::element::Type TypeOf(OnnxElement element) {
-  switch (element) {
-    case OnnxElement::kFloat32:
-      return ov::element::f32;
-    case OnnxElement::kUint8:
-      return ov::element::u8;
-    case OnnxElement::kInt8:
-      return ov::element::i8;
-    case OnnxElement::kInt32:
-      return ov::element::i32;
-    case OnnxElement::kInt64:
-      return ov::element::i64;
-    case OnnxElement::kBool:
-      return ov::element::boolean;
-    case OnnxElement::kFloat16:
-      return ov::element::f16;
-    case OnnxElement::kFloat64:
-      return ov::element::f64;
-    case OnnxElement::kBfloat16:
-      return ov::element::bf16;
-  }
-  return ov::element::dynamic;
+  using enum OnnxElement;
+  static const std::map<OnnxElement, ov::element::Type> kTypes = {
+      {kFloat32, ov::element::f32}, {kUint8, ov::element::u8},    {kInt8, ov::element::i8},
+      {kInt32, ov::element::i32},   {kInt64, ov::element::i64},   {kBool, ov::element::boolean},
+      {kFloat16, ov::element::f16}, {kFloat64, ov::element::f64}, {kBfloat16, ov::element::bf16}};
+  return kTypes.at(element);
 }
 
 constexpr int kShapesKept = 16;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "l1_gpu/cuda_resources.h"
 #include "l1_gpu/cuda_status.h"
 
 namespace hps {
@@ -15,17 +16,6 @@ constexpr int kCandidates = 8;
 // Smaller products take a few microseconds whatever the algorithm.
 constexpr int64_t kProductsWorthTiming = int64_t{1} << 24;
 constexpr const char* kTimingText = "timing of a matrix product";
-
-struct DestroyTimer {
-  void operator()(cudaEvent_t event) const { (void)cudaEventDestroy(event); }
-};
-using Timer = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, DestroyTimer>;
-
-absl::StatusOr<Timer> MakeTimer() {
-  cudaEvent_t event = nullptr;
-  HPS_RETURN_IF_ERROR(CudaStatus(cudaEventCreate(&event), kTimingText));
-  return Timer(event);
-}
 
 cudaDataType_t TypeOf(OnnxElement element) {
   if (element == OnnxElement::kFloat16) return CUDA_R_16F;
@@ -156,8 +146,8 @@ absl::StatusOr<cublasLtMatmulAlgo_t> Gemm::ChooseByTime(
     std::span<const cublasLtMatmulHeuristicResult_t> candidates, const SetUpStream& set_up) {
   constexpr int kRuns = 5;
   const cudaStream_t stream = set_up.get();
-  HPS_ASSIGN_OR_RETURN(const Timer begin, MakeTimer());
-  HPS_ASSIGN_OR_RETURN(const Timer end, MakeTimer());
+  HPS_ASSIGN_OR_RETURN(const CudaEvent begin, MakeEvent(cudaEventDefault));
+  HPS_ASSIGN_OR_RETURN(const CudaEvent end, MakeEvent(cudaEventDefault));
   float best_ms = std::numeric_limits<float>::infinity();
   cublasLtMatmulAlgo_t best = candidates.front().algo;
   for (const cublasLtMatmulHeuristicResult_t& candidate : candidates) {

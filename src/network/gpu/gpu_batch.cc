@@ -171,7 +171,7 @@ absl::Status GpuBatch::AddNarrow(const GemmStep& step) {
       step.k % kVector == 0 && step.a.strides[0] % kVector == 0 && step.a.offset % kVector == 0;
   narrow.instruction_count = static_cast<uint32_t>(step.program.size());
   std::copy(step.program.begin(), step.program.end(), narrow.program);
-  launches_.push_back(NarrowLaunch{narrow});
+  launches_.push_back(narrow);
   return absl::OkStatus();
 }
 
@@ -273,7 +273,7 @@ absl::Status GpuBatch::Add(const PairsStep& step) {
   pairs.selected_count = static_cast<uint32_t>(step.selected_count);
   pairs.output = MemoryOf(step.out);
   pairs.output_stride = step.out.strides[0];
-  launches_.push_back(PairsLaunch{pairs});
+  launches_.push_back(pairs);
   return absl::OkStatus();
 }
 
@@ -335,10 +335,9 @@ absl::Status GpuBatch::Enqueue(const StepLaunch& launch, cudaStream_t stream) co
   if (const auto* elementwise = std::get_if<ElementwiseLaunch>(&launch))
     return LaunchElementwise(*elementwise, place_.arguments, stream);
   if (const auto* gemm = std::get_if<Gemm>(&launch)) return gemm->Run(stream);
-  if (const auto* pairs = std::get_if<PairsLaunch>(&launch))
-    return LaunchPairs(pairs->pairs, place_.arguments, stream);
-  if (const auto* narrow = std::get_if<NarrowLaunch>(&launch))
-    return LaunchNarrow(narrow->narrow, stream);
+  if (const auto* pairs = std::get_if<StepPairs>(&launch))
+    return LaunchPairs(*pairs, place_.arguments, stream);
+  if (const auto* narrow = std::get_if<StepNarrow>(&launch)) return LaunchNarrow(*narrow, stream);
   if (const auto* reduce = std::get_if<ReduceLaunch>(&launch))
     return LaunchReduce(reduce->reduction, reduce->rows, stream);
   const auto& normalize = std::get<NormalizeLaunch>(launch);
@@ -376,10 +375,10 @@ absl::Status GpuBatch::Launch(cudaStream_t stream) const {
 absl::Status GpuBatch::LaunchPart(GpuPart part, cudaStream_t stream) const {
   for (const StepLaunch& launch : launches_) {
     const bool is_product =
-        std::holds_alternative<Gemm>(launch) || std::holds_alternative<NarrowLaunch>(launch);
-    const GpuPart its_part = is_product                                    ? GpuPart::kProducts
-                             : std::holds_alternative<PairsLaunch>(launch) ? GpuPart::kPairs
-                                                                           : GpuPart::kRest;
+        std::holds_alternative<Gemm>(launch) || std::holds_alternative<StepNarrow>(launch);
+    const GpuPart its_part = is_product                                  ? GpuPart::kProducts
+                             : std::holds_alternative<StepPairs>(launch) ? GpuPart::kPairs
+                                                                         : GpuPart::kRest;
     if (its_part == part) HPS_RETURN_IF_ERROR(Enqueue(launch, stream));
   }
   return absl::OkStatus();

@@ -61,12 +61,6 @@ class GpuBatch {
   absl::Status LaunchPart(GpuPart part, cudaStream_t stream) const;
 
  private:
-  struct PairsLaunch {
-    StepPairs pairs;
-  };
-  struct NarrowLaunch {
-    StepNarrow narrow;
-  };
   struct ReduceLaunch {
     PlanReduction reduction;
     StepRows rows;
@@ -75,8 +69,8 @@ class GpuBatch {
     StepNormalization how;
     StepRows rows;
   };
-  using StepLaunch = std::variant<ElementwiseLaunch, Gemm, PairsLaunch, NarrowLaunch, ReduceLaunch,
-                                  NormalizeLaunch>;
+  using StepLaunch =
+      std::variant<ElementwiseLaunch, Gemm, StepPairs, StepNarrow, ReduceLaunch, NormalizeLaunch>;
   struct DestroyGraph {
     void operator()(cudaGraphExec_t graph) const { (void)cudaGraphExecDestroy(graph); }
   };

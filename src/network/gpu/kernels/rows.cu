@@ -85,27 +85,19 @@ __device__ float Finished(PlanReduction reduction, float x, uint32_t width) {
   return reduction == PlanReduction::kL2 ? sqrtf(x) : x;
 }
 
+// `kRowLanes` threads of a warp for each row.
+template <uint32_t kRowLanes>
 __global__ void __launch_bounds__(kThreads) ReduceKernel(PlanReduction reduction, StepRows rows) {
-  const uint32_t row = blockIdx.x * kThreads + threadIdx.x;
+  const uint32_t row = (blockIdx.x * kThreads + threadIdx.x) / kRowLanes;
   if (row >= rows.row_count) return;
   const RowPlace place = PlaceOf(rows, row);
   float value = First(reduction);
-  for (uint32_t i = 0; i < rows.width; ++i)
+  for (uint32_t i = threadIdx.x % kRowLanes; i < rows.width; i += kRowLanes)
     value = Joined(reduction, value, Prepared(reduction, LoadOf(rows, place, i)));
-  Store(rows, place.output, Finished(reduction, value, rows.width));
-}
-
-__global__ void __launch_bounds__(kThreads)
-    ReduceByWarpsKernel(PlanReduction reduction, StepRows rows) {
-  const uint32_t row = (blockIdx.x * kThreads + threadIdx.x) / kLanes;
-  if (row >= rows.row_count) return;
-  const RowPlace place = PlaceOf(rows, row);
-  float value = First(reduction);
-  for (uint32_t i = threadIdx.x % kLanes; i < rows.width; i += kLanes)
-    value = Joined(reduction, value, Prepared(reduction, LoadOf(rows, place, i)));
-  for (uint32_t lanes = kLanes / 2; lanes > 0; lanes /= 2)
+  for (uint32_t lanes = kRowLanes / 2; lanes > 0; lanes /= 2)
     value = Joined(reduction, value, __shfl_xor_sync(kAllLanes, value, lanes));
-  if (threadIdx.x % kLanes == 0) Store(rows, place.output, Finished(reduction, value, rows.width));
+  if (threadIdx.x % kRowLanes == 0)
+    Store(rows, place.output, Finished(reduction, value, rows.width));
 }
 
 __device__ float SumOfWarp(float value) {
@@ -163,10 +155,10 @@ uint32_t BlocksOf(uint64_t threads) {
 
 absl::Status LaunchReduce(PlanReduction reduction, const StepRows& rows, cudaStream_t stream) {
   if (rows.width < kShortRow || rows.input_stride != 1) {
-    ReduceKernel<<<BlocksOf(rows.row_count), kThreads, 0, stream>>>(reduction, rows);
+    ReduceKernel<1><<<BlocksOf(rows.row_count), kThreads, 0, stream>>>(reduction, rows);
   } else {
-    ReduceByWarpsKernel<<<BlocksOf(uint64_t{rows.row_count} * kLanes), kThreads, 0, stream>>>(
-        reduction, rows);
+    ReduceKernel<kLanes>
+        <<<BlocksOf(uint64_t{rows.row_count} * kLanes), kThreads, 0, stream>>>(reduction, rows);
   }
   return CudaStatus(cudaGetLastError(), "launch of a reduction");
 }
