@@ -21,11 +21,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/file.h"
 #include "base/macros.h"
 #include "bench/measure.h"
 #include "bench/scenario.h"
 #include "bench/scratch.h"
-#include "import/formats/file.h"
 #include "import/import.h"
 #include "l3_pages/page_file_handle.h"
 #include "l3_rocksdb/files/page_store.h"

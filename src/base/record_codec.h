@@ -1,9 +1,10 @@
-// Little-endian fields for the records of the catalog and of staged imports.
+// Little-endian fields for the records of the catalog, of staged imports and of parked messages.
 //
 // A reader never reads beyond its bytes. If a field does not fit, the reader becomes bad, and this
 // field and all later ones read as zero.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -57,6 +58,8 @@ class RecordReader {
     bytes_.remove_prefix(length);
     return text;
   }
+  // Bytes that remain.
+  size_t size() const { return bytes_.size(); }
   // True if every field so far fitted.
   bool good() const { return !bad_; }
   // True if every field fitted and no bytes remain.

@@ -14,10 +14,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/file.h"
 #include "base/limits.h"
 #include "base/macros.h"
 #include "hps/table_spec.h"
-#include "import/formats/file.h"
 #include "import/formats/npy.h"
 #include "import/formats/table_writer.h"
 #include "import/zipf.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "import/formats/file.h"
+#include "base/file.h"
 #include "import/formats/npy.h"
 #include "import/formats/test_files.h"
 #include "import/import.h"

@@ -12,8 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/file.h"
 #include "hps/types.h"
-#include "import/formats/file.h"
 #include "import/memory_budget.h"
 
 namespace hps {

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "import/formats/file.h"
+#include "base/file.h"
 #include "import/model_toml.h"
 #include "testing/test_directory.h"
 

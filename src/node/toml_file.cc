@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <exception>
-#include <span>
 
 #include "absl/strings/str_cat.h"
+#include "base/file.h"
 #include "base/limits.h"
 #include "base/macros.h"
 #include "base/text.h"
-#include "import/formats/file.h"
 
 namespace hps {
 namespace {
@@ -90,9 +89,7 @@ absl::StatusOr<std::string> ReadTomlText(const std::string& path) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": a configuration file has at most ", kConfigBytesMax, " bytes"));
   }
-  std::string text(file.bytes_at_open(), '\0');
-  HPS_RETURN_IF_ERROR(file.ReadAt(0, std::as_writable_bytes(std::span(text))));
-  return text;
+  return file.ReadAll();
 }
 
 absl::StatusOr<toml::table> ParseToml(const std::string& path, const std::string& text) {

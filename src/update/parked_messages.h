@@ -18,7 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/descriptor.h"
+#include "base/file.h"
 #include "base/mutex.h"
 #include "hps/table_spec.h"
 #include "update/update_message.h"
@@ -39,7 +39,8 @@ struct ParkedMessage {
 class ParkedMessages {
  public:
   // Makes directory and file where they are missing; readable by the owner only. Removes a half
-  // written message at the end. A file of another kind is renamed to `messages.damaged`.
+  // written message at the end. A file of another kind
+  // or of another version is renamed to `messages.damaged`.
   // `bytes_max` is for the whole file.
   // Errors: those of the file system (PERMISSION_DENIED, RESOURCE_EXHAUSTED, ...).
   static absl::StatusOr<std::unique_ptr<ParkedMessages>> Open(const std::string& store_path,
@@ -56,10 +57,10 @@ class ParkedMessages {
   std::array<uint64_t, kParkReasonCount> counts() const;
 
  private:
-  ParkedMessages(Descriptor file, uint64_t bytes, uint64_t bytes_max)
+  ParkedMessages(File file, uint64_t bytes, uint64_t bytes_max)
       : file_(std::move(file)), bytes_max_(bytes_max), bytes_(bytes) {}
 
-  const Descriptor file_;
+  const File file_;
   const uint64_t bytes_max_;
   mutable Mutex mutex_;
   uint64_t bytes_ HPS_GUARDED_BY(mutex_);  // of the file
@@ -67,7 +68,8 @@ class ParkedMessages {
 };
 
 // The messages of a store in the order in which they were parked; none without a file. Works beside
-// a writer. Errors: those of the file system; DATA_LOSS (no file of parked messages).
+// a writer. Errors: those of the file system; DATA_LOSS (no file of parked
+// messages, or one of another version).
 absl::StatusOr<std::vector<ParkedMessage>> ReadParkedMessages(const std::string& store_path);
 
 // Replaces the messages of a store, in one step and durably. REQUIRES: no writer, that is, the

@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "import/formats/file.h"
+#include "base/file.h"
 #include "import/formats/table_reader.h"
 
 namespace hps {

@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/macros.h"
-#include "import/formats/file.h"
 
 namespace hps {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/file.h"
 #include "base/macros.h"
 #include "hps/table_spec.h"
-#include "import/formats/file.h"
 
 namespace hps {
 namespace {

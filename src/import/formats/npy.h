@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "import/formats/file.h"
+#include "base/file.h"
 
 namespace hps {
 

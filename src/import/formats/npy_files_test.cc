@@ -10,8 +10,8 @@
 #include <limits>
 #include <string>
 
+#include "base/file.h"
 #include "base/limits.h"
-#include "import/formats/file.h"
 #include "import/formats/npy.h"
 #include "import/formats/test_files.h"
 

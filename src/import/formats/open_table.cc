@@ -4,8 +4,8 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "base/file.h"
 #include "base/macros.h"
-#include "import/formats/file.h"
 #include "import/formats/foreign_table.h"
 #include "import/formats/hugectr.h"
 #include "import/formats/hugectr_dump.h"

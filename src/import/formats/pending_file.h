@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "import/formats/file.h"
+#include "base/file.h"
 
 namespace hps {
 

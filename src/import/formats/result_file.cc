@@ -8,8 +8,8 @@
 #include <system_error>
 
 #include "base/bytes.h"
+#include "base/file.h"
 #include "base/macros.h"
-#include "import/formats/file.h"
 #include "import/formats/pending_file.h"
 
 namespace hps {

@@ -1,10 +1,8 @@
 #include "import/formats/table_writer.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -13,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/file.h"
 #include "base/macros.h"
 #include "import/formats/elements.h"
 #include "import/formats/hugectr.h"
@@ -31,15 +30,6 @@ std::string_view NpyDescr(Dtype dtype) {
       return "<u2";
   }
   return "";
-}
-
-absl::Status SyncDirectory(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return FileError(errno, "can't open", path);
-  const int result = ::fsync(descriptor);
-  const int error_number = errno;
-  ::close(descriptor);
-  return result == 0 ? absl::OkStatus() : FileError(error_number, "can't sync", path);
 }
 
 absl::StatusOr<bool> MakeDirectory(const std::string& directory) {

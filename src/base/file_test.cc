@@ -1,12 +1,16 @@
-#include "import/formats/file.h"
+#include "base/file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <span>
+#include <string>
+#include <string_view>
 
-#include "import/formats/test_files.h"
+#include "base/bytes.h"
+#include "testing/test_directory.h"
 #include "testing/unprivileged.h"
 
 namespace hps {
@@ -70,6 +74,34 @@ TEST(FileTest, CreatesNewFilesOnly) {
   EXPECT_EQ(File::CreateNew(directory.Path("no/where")).status().code(),
             absl::StatusCode::kNotFound);
   EXPECT_EQ(directory.Read("old"), "x");
+}
+
+TEST(FileTest, OpensAnOldFileOrCreatesItForItsOwner) {
+  const TestDirectory directory;
+  {
+    const auto file = File::OpenOrCreate(directory.Path("x"));
+    ASSERT_TRUE(file.ok()) << file.status();
+    ASSERT_EQ(file->WriteAt(0, AsBytes(std::string_view("hello"))), absl::OkStatus());
+    ASSERT_EQ(file->Truncate(4), absl::OkStatus());
+  }
+  struct stat info {};
+  ASSERT_EQ(::stat(directory.Path("x").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600U);
+  const auto file = File::OpenOrCreate(directory.Path("x"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(*file->ReadAll(), "hell");
+  ASSERT_EQ(file->Truncate(3), absl::OkStatus());
+  EXPECT_EQ(file->ReadAll().status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(File::OpenOrCreate(directory.Path("no/where")).status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(File::OpenForReading(directory.Path("x"))->Truncate(0).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(FileTest, SyncsADirectory) {
+  const TestDirectory directory;
+  EXPECT_EQ(SyncDirectory(directory.path()), absl::OkStatus());
+  EXPECT_EQ(SyncDirectory(directory.Path("missing")).code(), absl::StatusCode::kNotFound);
 }
 
 TEST(FileTest, ANamelessFileLeavesNothing) {

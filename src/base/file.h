@@ -12,9 +12,11 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/descriptor.h"
 
 namespace hps {
 
@@ -26,6 +28,10 @@ class File {
   // Errors: ALREADY_EXISTS, PERMISSION_DENIED, RESOURCE_EXHAUSTED, NOT_FOUND (no such directory).
   static absl::StatusOr<File> CreateNew(const std::string& path);
 
+  // Opens a file for reading and writing. A new one is for the owner only. Errors: those of
+  // CreateNew but ALREADY_EXISTS; INVALID_ARGUMENT (not a regular file).
+  static absl::StatusOr<File> OpenOrCreate(const std::string& path);
+
   // Creates a file without a name in `directory`. The system deletes it when it is closed, also
   // when the process is killed. Errors: those of CreateNew.
   static absl::StatusOr<File> CreateNameless(const std::string& directory);
@@ -33,29 +39,37 @@ class File {
   // Returns a second owner of the same open file. Errors: RESOURCE_EXHAUSTED.
   absl::StatusOr<File> Duplicate() const;
 
-  File(File&& other) noexcept;
-  File& operator=(File&& other) noexcept;
-  ~File();
-
   const std::string& path() const { return path_; }
   uint64_t bytes_at_open() const { return bytes_at_open_; }
 
   // Fills all of `into`. Errors: DATA_LOSS (the file is too short, or its disk fails).
   absl::Status ReadAt(uint64_t offset, std::span<std::byte> into) const;
 
+  // The bytes_at_open(). Errors: those of ReadAt.
+  absl::StatusOr<std::string> ReadAll() const;
+
   // Errors: RESOURCE_EXHAUSTED (disk full, quota), UNAVAILABLE (the disk fails).
   absl::Status WriteAt(uint64_t offset, std::span<const std::byte> from) const;
+
+  // Cuts off what is behind `bytes`. Errors: those of WriteAt.
+  absl::Status Truncate(uint64_t bytes) const;
 
   // Makes all written bytes durable.
   absl::Status Sync() const;
 
  private:
-  File(int descriptor, std::string path) : descriptor_(descriptor), path_(std::move(path)) {}
+  File(Descriptor descriptor, std::string path)
+      : descriptor_(std::move(descriptor)), path_(std::move(path)) {}
+  // With the size of what was opened; fails if that is no regular file.
+  static absl::StatusOr<File> Examined(int descriptor, const std::string& path);
 
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   std::string path_;
   uint64_t bytes_at_open_ = 0;
 };
+
+// Makes the names of a directory's files durable.
+absl::Status SyncDirectory(const std::string& path);
 
 // Returns "<what> <path>: <the system's message>" with the status code for `error_number`.
 absl::Status FileError(int error_number, const std::string& what, const std::string& path);
