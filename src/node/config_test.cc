@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <string>
 
 #include "base/limits.h"
@@ -495,6 +496,9 @@ TEST_F(ConfigTest, ValuesSetInCodeAreCheckedToo) {
   EXPECT_EQ(ValidateConfig(config).code(), absl::StatusCode::kInvalidArgument);
   config = Config();
   config.l1 = {.devices_auto = false, .devices = {1, 1}};
+  EXPECT_EQ(ValidateConfig(config).code(), absl::StatusCode::kInvalidArgument);
+  config.l1.devices.resize(kCachesMax + 1);
+  std::iota(config.l1.devices.begin(), config.l1.devices.end(), 0);
   EXPECT_EQ(ValidateConfig(config).code(), absl::StatusCode::kInvalidArgument);
   config = Config();
   config.model.emplace_back();

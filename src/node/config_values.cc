@@ -6,6 +6,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "base/limits.h"
 #include "base/macros.h"
 #include "hps/table_spec.h"
 #include "types/units.h"
@@ -219,6 +220,8 @@ absl::Status DevicesCodec::Read(const ConfigValue& value, const std::string&, L1
 }
 
 absl::Status DevicesCodec::Check(const L1Config& value) const {
+  if (value.devices.size() > kCachesMax)
+    return absl::InvalidArgumentError(absl::StrCat("more than ", kCachesMax, " devices"));
   std::set<int> seen;
   for (const int device : value.devices) {
     if (device < 0 || device > kDeviceMax) return OutOfRange("0", std::to_string(kDeviceMax));

@@ -13,41 +13,12 @@
 namespace hps {
 namespace {
 
-// A session that keeps the store's resources alive.
-class OwningSession final : public LookupSession {
- public:
-  OwningSession(std::shared_ptr<void> resources, std::unique_ptr<LookupSession> session)
-      : resources_(std::move(resources)), session_(std::move(session)) {}
-
-  absl::StatusOr<TableIndex> FindTable(std::string_view name) const override {
-    return session_->FindTable(name);
-  }
-  std::span<const TableSpec> tables() const override { return session_->tables(); }
-  size_t output_row_bytes(TableIndex table) const override {
-    return session_->output_row_bytes(table);
-  }
-  absl::Status Lookup(const HostLookupRequest& request, LookupCounts* counts) override {
-    return session_->Lookup(request, counts);
-  }
-  absl::Status Lookup(const DeviceLookupRequest& request, LookupCounts* counts) override {
-    return session_->Lookup(request, counts);
-  }
-
- private:
-  const std::shared_ptr<void> resources_;  // declared first: destroyed after the session
-  const std::unique_ptr<LookupSession> session_;
-};
-
-// Calls `make` with the options that the device allows.
-template <typename Make>
-absl::StatusOr<std::unique_ptr<LookupSession>> MakeSession(const StoreModelManager::Parts& parts,
-                                                           const SessionOptions& options,
-                                                           Make make) {
+// `options` as far as the device allows them.
+absl::StatusOr<SessionOptions> Granted(const StoreModelManager::Parts& parts,
+                                       SessionOptions options) {
   HPS_RETURN_IF_ERROR(parts.l1->devices().CheckDevice(options.device));
-  SessionOptions granted = options;
-  if (options.device != -1) granted.keys_max = std::min(options.keys_max, parts.device_keys_max);
-  HPS_ASSIGN_OR_RETURN(std::unique_ptr<LookupSession> session, make(granted));
-  return std::make_unique<OwningSession>(parts.resources, std::move(session));
+  if (options.device != -1) options.keys_max = std::min(options.keys_max, parts.device_keys_max);
+  return options;
 }
 
 class PinnedModel final : public LoadedModel {
@@ -68,9 +39,8 @@ class PinnedModel final : public LoadedModel {
 
   absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
       const SessionOptions& options) override {
-    return MakeSession(parts_, options, [&](const SessionOptions& granted) {
-      return parts_.sessions->NewPinnedSession(pin_, granted);
-    });
+    HPS_ASSIGN_OR_RETURN(const SessionOptions granted, Granted(parts_, options));
+    return parts_.sessions->NewPinnedSession(pin_, granted, parts_.resources);
   }
 
  private:
@@ -183,9 +153,8 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> StoreModelManager::Open(const std::
 
 absl::StatusOr<std::unique_ptr<LookupSession>> StoreModelManager::NewSession(
     const std::string& model, const SessionOptions& options) {
-  return MakeSession(parts_, options, [&](const SessionOptions& granted) {
-    return parts_.models->NewSession(model, granted);
-  });
+  HPS_ASSIGN_OR_RETURN(const SessionOptions granted, Granted(parts_, options));
+  return parts_.models->NewSession(model, granted, parts_.resources);
 }
 
 std::vector<LookupDevice> StoreModelManager::devices() const {

@@ -493,9 +493,9 @@ absl::StatusOr<LiveModel*> ServedModels::LoadedModel(const std::string& model) {
 }
 
 absl::StatusOr<std::unique_ptr<LookupSession>> ServedModels::NewSession(
-    const std::string& model, const SessionOptions& options) {
+    const std::string& model, const SessionOptions& options, SessionResources resources) {
   HPS_ASSIGN_OR_RETURN(LiveModel* const state, LoadedModel(model));
-  return parts_.sessions->NewSession(*state, options);
+  return parts_.sessions->NewSession(*state, options, std::move(resources));
 }
 
 absl::StatusOr<SnapshotPin> ServedModels::Pin(const std::string& model) {

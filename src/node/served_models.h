@@ -105,9 +105,11 @@ class ServedModels {
   // passed.
   bool AwaitReclaimed(const std::string& model, Deadline deadline);
 
-  // Errors: those of Store::NewSession; for a model whose first switch failed, that error.
+  // As SessionFactory::NewSession. Errors: those of Store::NewSession; for a model whose first
+  // switch failed, that error.
   absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(const std::string& model,
-                                                            const SessionOptions& options);
+                                                            const SessionOptions& options,
+                                                            SessionResources resources = nullptr);
 
   // Whether any model has a table.
   bool HasTables() const;

@@ -38,6 +38,7 @@ class LookupSessionImpl final : public LookupSession {
  public:
   // What a session is made of, and keeps as it is.
   struct Parts {
+    SessionResources resources;  // declared first: kept until all else is destroyed
     LiveModel& model;
     SnapshotPin pin;  // empty: the tables of the moment
     SessionShared& shared;
@@ -76,7 +77,7 @@ class LookupSessionImpl final : public LookupSession {
                   const ModelSnapshot& snapshot);
   void Count(LookupCounts& sum);
 
-  Parts parts_;
+  Parts parts_;                               // declared first, for its resources
   std::vector<TableSpec> specs_;              // by TableIndex
   std::vector<SessionTable> session_tables_;  // by TableIndex
   CallDeadlines deadlines_;

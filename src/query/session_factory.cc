@@ -7,7 +7,6 @@
 #include "base/limits.h"
 #include "base/macros.h"
 #include "query/lookup_session_impl.h"
-#include "query/session_shared.h"
 
 namespace hps {
 namespace {
@@ -18,110 +17,70 @@ size_t HelpersOf(size_t thread_count) {
   return std::clamp<size_t>(thread_count - std::min(others, thread_count), 1, kHelpersMax);
 }
 
-class SessionFactoryImpl final : public SessionFactory {
- public:
-  SessionFactoryImpl(Options options, std::unique_ptr<FetchService> fetch)
-      : options_(std::move(options)),
-        shared_{.fetch = std::move(fetch),
-                .teams =
-                    ForkJoinPool({.executor = options_.fetch_executor,
-                                  .helpers_max = HelpersOf(options_.fetch_executor->thread_count()),
-                                  .spin = options_.helper_spin}),
-                .timeout = options_.timeout,
-                .tuning = options_.tuning} {
-    if (!options_.healths.empty()) return;
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SessionFactory>> SessionFactory::Create(const Options& options) {
+  HPS_ASSIGN_OR_RETURN(auto fetch,
+                       FetchService::Create({.fetch_executor = options.fetch_executor,
+                                             .promote_executor = options.promote_executor,
+                                             .scratch_count = options.scratch_count}));
+  return std::make_unique<SessionFactory>(options, std::move(fetch));
+}
+
+SessionFactory::SessionFactory(Options options, std::unique_ptr<FetchService> fetch)
+    : options_(std::move(options)),
+      shared_{
+          .fetch = std::move(fetch),
+          .teams = ForkJoinPool({.executor = options_.fetch_executor,
+                                 .helpers_max = HelpersOf(options_.fetch_executor->thread_count()),
+                                 .spin = options_.helper_spin}),
+          .timeout = options_.timeout,
+          .tuning = options_.tuning} {
+  HPS_CHECK(options_.caches.size() <= kCachesMax);
+  if (options_.healths.empty()) {
     for (const DeviceCache* cache : options_.caches) {
       own_healths_.push_back(std::make_unique<DeviceHealth>(cache->device()));
       options_.healths.push_back(own_healths_.back().get());
     }
   }
-
-  absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
-      LiveModel& model, const SessionOptions& options) override {
-    return MakeSession(model, SnapshotPin(), options);
-  }
-
-  absl::StatusOr<std::unique_ptr<LookupSession>> NewPinnedSession(
-      const SnapshotPin& pin, const SessionOptions& options) override {
-    return MakeSession(*pin.state(), pin.Share(), options);
-  }
-
-  EpochDomain& epoch_domain() override { return domain_; }
-
-  absl::Status DrainPromotions(Duration timeout) override { return shared_.fetch->Drain(timeout); }
-
-  void AddStatistics(StoreStatistics* statistics) const override {
-    statistics->lookups += shared_.lookups.Sum();
-    statistics->deadlines_exceeded += shared_.deadlines_exceeded.load();
-    statistics->promotions_dropped += shared_.fetch->promotions_dropped();
-    for (const DeviceHealth* health : options_.healths)
-      statistics->l1_unavailable += !health->is_up();
-    statistics->l3_errors += shared_.fetch->l3_errors().AddTo(&statistics->l3_errors_by_code);
-  }
-
- private:
-  absl::StatusOr<std::unique_ptr<LookupSession>> MakeSession(LiveModel& model, SnapshotPin pin,
-                                                             const SessionOptions& options) {
-    if (options.keys_max == 0 || options.keys_max > kKeysPerCallMax) {
-      return absl::InvalidArgumentError(absl::StrCat("session: keys_max ", options.keys_max,
-                                                     " is not in [1, ", kKeysPerCallMax, "]"));
-    }
-    if (options.output_dtype.value_or(Dtype::kFloat32) != Dtype::kFloat32)
-      return absl::InvalidArgumentError("session: rows can be converted to float32 only");
-    const auto cache = std::ranges::find(options_.caches, options.device, &DeviceCache::device);
-    const auto cache_index = static_cast<size_t>(cache - options_.caches.begin());
-    const bool has_cache = cache != options_.caches.end();
-    if (!has_cache && options.device != -1) {
-      return absl::UnavailableError(
-          absl::StrCat("session: there is no cache on device ", options.device));
-    }
-    HPS_ASSIGN_OR_RETURN(EpochDomain::Reader reader, domain_.AddReader());
-    return LookupSessionImpl::Create({.model = model,
-                                      .pin = std::move(pin),
-                                      .shared = shared_,
-                                      .options = options,
-                                      .reader = std::move(reader),
-                                      .cache = has_cache ? *cache : nullptr,
-                                      .cache_index = has_cache ? cache_index : kNoCache,
-                                      .health = has_cache ? options_.healths[cache_index] : nullptr,
-                                      .number = sessions_made_.fetch_add(1)});
-  }
-
-  Options options_;  // not changed once it is made
-  std::vector<std::unique_ptr<DeviceHealth>> own_healths_;
-  EpochDomain domain_;
-  SessionShared shared_;
-  std::atomic<size_t> sessions_made_{0};
-};
-
-absl::Status CheckCaches(const std::vector<DeviceCache*>& caches) {
-  if (caches.size() > kCachesMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("session factory: ", caches.size(), " caches; the maximum is ", kCachesMax));
-  }
-  for (const DeviceCache* cache : caches) {
-    if (std::ranges::count(caches, cache->device(), &DeviceCache::device) > 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("session factory: two caches on device ", cache->device()));
-    }
-  }
-  return absl::OkStatus();
+  HPS_CHECK(options_.healths.size() == options_.caches.size());
 }
 
-}  // namespace
+void SessionFactory::AddStatistics(StoreStatistics* statistics) const {
+  statistics->lookups += shared_.lookups.Sum();
+  statistics->deadlines_exceeded += shared_.deadlines_exceeded.load();
+  statistics->promotions_dropped += shared_.fetch->promotions_dropped();
+  for (const DeviceHealth* health : options_.healths)
+    statistics->l1_unavailable += !health->is_up();
+  statistics->l3_errors += shared_.fetch->l3_errors().AddTo(&statistics->l3_errors_by_code);
+}
 
-absl::StatusOr<std::unique_ptr<SessionFactory>> SessionFactory::Create(const Options& options) {
-  HPS_RETURN_IF_ERROR(CheckCaches(options.caches));
-  if (!options.healths.empty() && options.healths.size() != options.caches.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("session factory: ", options.healths.size(),
-                                                   " healths for ", options.caches.size(),
-                                                   " caches"));
+absl::StatusOr<std::unique_ptr<LookupSession>> SessionFactory::MakeSession(
+    LiveModel& model, SnapshotPin pin, const SessionOptions& options, SessionResources resources) {
+  if (options.keys_max == 0 || options.keys_max > kKeysPerCallMax) {
+    return absl::InvalidArgumentError(absl::StrCat("session: keys_max ", options.keys_max,
+                                                   " is not in [1, ", kKeysPerCallMax, "]"));
   }
-  HPS_ASSIGN_OR_RETURN(auto fetch,
-                       FetchService::Create({.fetch_executor = options.fetch_executor,
-                                             .promote_executor = options.promote_executor,
-                                             .scratch_count = options.scratch_count}));
-  return std::make_unique<SessionFactoryImpl>(options, std::move(fetch));
+  if (options.output_dtype.value_or(Dtype::kFloat32) != Dtype::kFloat32)
+    return absl::InvalidArgumentError("session: rows can be converted to float32 only");
+  const auto cache = std::ranges::find(options_.caches, options.device, &DeviceCache::device);
+  const auto cache_index = static_cast<size_t>(cache - options_.caches.begin());
+  const bool has_cache = cache != options_.caches.end();
+  if (!has_cache && options.device != -1) {
+    return absl::UnavailableError(
+        absl::StrCat("session: there is no cache on device ", options.device));
+  }
+  HPS_ASSIGN_OR_RETURN(EpochDomain::Reader reader, domain_.AddReader());
+  return LookupSessionImpl::Create({.resources = std::move(resources),
+                                    .model = model,
+                                    .pin = std::move(pin),
+                                    .shared = shared_,
+                                    .options = options,
+                                    .reader = std::move(reader),
+                                    .cache = has_cache ? *cache : nullptr,
+                                    .cache_index = has_cache ? cache_index : kNoCache,
+                                    .health = has_cache ? options_.healths[cache_index] : nullptr,
+                                    .number = sessions_made_.fetch_add(1)});
 }
 
 }  // namespace hps

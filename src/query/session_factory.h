@@ -8,9 +8,11 @@
 // Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,7 +22,9 @@
 #include "base/limits.h"
 #include "hps/lookup_session.h"
 #include "hps/statistics.h"
+#include "query/fetch/fetch_service.h"
 #include "query/fetch/staged_fetch_tuning.h"
+#include "query/session_shared.h"
 #include "serving/device_health.h"
 #include "serving/live_model.h"
 #include "tier/device_cache.h"
@@ -32,7 +36,8 @@ class SessionFactory {
   struct Options {
     Executor* fetch_executor = nullptr;    // its clock is the sessions' clock
     Executor* promote_executor = nullptr;  // queue maximum: kPromotionsQueuedMax
-    std::vector<DeviceCache*> caches{};    // at most kCachesMax; borrowed
+    // At most kCachesMax, each of another device; borrowed.
+    std::vector<DeviceCache*> caches{};
     // Of the caches' devices, in their order; borrowed. Empty: the factory has its own.
     std::vector<DeviceHealth*> healths{};
     Duration timeout = std::chrono::seconds(1);  // where a request names none
@@ -43,35 +48,48 @@ class SessionFactory {
     StagedFetchTuning tuning{};
   };
 
-  // Errors: INVALID_ARGUMENT (no executor, too many caches, two caches of one device, a health for
-  // some caches only, no scratch), RESOURCE_EXHAUSTED (no memory for the scratch).
+  // Errors: RESOURCE_EXHAUSTED (no memory for the scratch).
   static absl::StatusOr<std::unique_ptr<SessionFactory>> Create(const Options& options);
-
-  virtual ~SessionFactory() = default;
+  SessionFactory(Options options, std::unique_ptr<FetchService> fetch);
 
   // A session on `model`, whose tables are those of its current snapshot. options.device names one
   // of the caches by DeviceCache::device(); -1 is the host, with a cache only if one of device -1
   // is among them.
   // Errors: INVALID_ARGUMENT (keys_max of 0 or over kKeysPerCallMax, an output dtype other than
   // float32), UNAVAILABLE (no such device, or the model was unloaded), FAILED_PRECONDITION (nothing
-  // published yet),
-  // RESOURCE_EXHAUSTED (memory, or kEpochReadersMax sessions).
-  virtual absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
-      LiveModel& model, const SessionOptions& options) = 0;
+  // published yet), RESOURCE_EXHAUSTED (memory, or kEpochReadersMax sessions).
+  absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(LiveModel& model,
+                                                            const SessionOptions& options,
+                                                            SessionResources resources = nullptr) {
+    return MakeSession(model, SnapshotPin(), options, std::move(resources));
+  }
 
   // The same on the tables of `pin`, whatever the model switches to meanwhile: the session keeps a
   // pin of its own.
-  virtual absl::StatusOr<std::unique_ptr<LookupSession>> NewPinnedSession(
-      const SnapshotPin& pin, const SessionOptions& options) = 0;
+  absl::StatusOr<std::unique_ptr<LookupSession>> NewPinnedSession(
+      const SnapshotPin& pin, const SessionOptions& options, SessionResources resources = nullptr) {
+    return MakeSession(*pin.state(), pin.Share(), options, std::move(resources));
+  }
 
-  virtual EpochDomain& epoch_domain() = 0;
+  EpochDomain& epoch_domain() { return domain_; }
 
   // Waits until the promotions queued so far are done. Errors: DEADLINE_EXCEEDED.
-  virtual absl::Status DrainPromotions(Duration timeout) = 0;
+  absl::Status DrainPromotions(Duration timeout) { return shared_.fetch->Drain(timeout); }
 
   // Adds lookups, promotions_dropped, deadlines_exceeded, l1_unavailable and l3_errors; not the
   // tables, which LiveModel::Statistics gives.
-  virtual void AddStatistics(StoreStatistics* statistics) const = 0;
+  void AddStatistics(StoreStatistics* statistics) const;
+
+ private:
+  absl::StatusOr<std::unique_ptr<LookupSession>> MakeSession(LiveModel& model, SnapshotPin pin,
+                                                             const SessionOptions& options,
+                                                             SessionResources resources);
+
+  Options options_;  // not changed once it is made
+  std::vector<std::unique_ptr<DeviceHealth>> own_healths_;
+  EpochDomain domain_;
+  SessionShared shared_;
+  std::atomic<size_t> sessions_made_{0};
 };
 
 }  // namespace hps

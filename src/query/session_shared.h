@@ -15,6 +15,9 @@
 
 namespace hps {
 
+// What a session keeps alive: the owner of all that it borrows. No lookup touches it.
+using SessionResources = std::shared_ptr<void>;
+
 struct SessionShared {
   const std::unique_ptr<FetchService> fetch;
   ForkJoinPool teams;
