@@ -106,7 +106,7 @@ class Model {
         tier_->OpenTable(spec, 1, MemoryTierBytesFor(capacity, kRowBytes, l2_options_)));
     parts.l2.push_back({.table = std::move(l2)});
     HPS_RETURN_IF_ERROR(AddUnusedPart(redis_, spec, &parts));
-    HPS_ASSIGN_OR_RETURN(table_, LiveTable::Create(std::move(parts)));
+    table_ = std::make_shared<LiveTable>(std::move(parts));
     for (size_t i = 0; i < caches.size(); ++i) {
       HPS_ASSIGN_OR_RETURN(
           auto l1, caches[i]->OpenTable(kRowBytes, caches[i]->TableBytes(kRowBytes, row_count)));

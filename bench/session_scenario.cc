@@ -99,7 +99,7 @@ class Model {
     }
     parts.l2.push_back({.table = std::move(l2)});
     HPS_RETURN_IF_ERROR(AddUnusedPart(redis_, spec, &parts));
-    return LiveTable::Create(std::move(parts));
+    return std::make_shared<LiveTable>(std::move(parts));
   }
 
   const MemoryTierOptions options_{};

@@ -100,7 +100,7 @@ class Served {
     HPS_ASSIGN_OR_RETURN(std::unique_ptr<LossyTable> redis, redis_.tier->OpenTable(spec, 1, 0));
     HPS_RETURN_IF_ERROR(Fill(*redis, sizes.rows));
     parts.l2.push_back({.table = std::move(redis), .tier = redis_.tier.get()});
-    HPS_ASSIGN_OR_RETURN(table_, LiveTable::Create(std::move(parts)));
+    table_ = std::make_shared<LiveTable>(std::move(parts));
     return absl::OkStatus();
   }
 

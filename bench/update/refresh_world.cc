@@ -110,7 +110,7 @@ absl::Status RefreshWorld::MakeTable() {
                        tier_->OpenTable(Spec(), parts.l3->incarnation(),
                                         MemoryTierBytesFor(capacity, kRowBytes, l2_options)));
   parts.l2.push_back({.table = std::move(l2)});
-  HPS_ASSIGN_OR_RETURN(table_, LiveTable::Create(std::move(parts)));
+  table_ = std::make_shared<LiveTable>(std::move(parts));
   if (setting_.cache == nullptr) {
     table_->AttachL1(0, std::make_unique<StagingTable>(kRowBytes, setting_.rows));
   } else {

@@ -16,11 +16,6 @@ constexpr KeyStatus kCountedOnDevice{0xfe};  // the device counts the key's posi
 constexpr KeyStatus kDifferent{0xfd};        // of a query: its keys have different answers
 static_assert(kKeyStatusCount <= 0xfd);
 
-template <typename... Parts>
-absl::Status Refused(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat("gpu cache: ", parts...));
-}
-
 }  // namespace
 
 CallAnswers::CallAnswers(CallRecords& records, size_t keys_max)
@@ -53,40 +48,27 @@ void CallAnswers::Begin() {
   }
 }
 
-absl::Status CallAnswers::Validate(const DeviceRowPiece& piece) const {
-  if (piece.query >= queries_.size()) {
-    return Refused("a piece for query ", piece.query, " of a call with ", queries_.size(),
-                   " queries");
-  }
-  const std::span<const Key> keys = records_.keys()[piece.query];
+void CallAnswers::Check(const DeviceRowPiece& piece) const {
+  HPS_CHECK(piece.query < queries_.size());
+  const size_t miss_count = queries_[piece.query].answers.size();
   const size_t count = piece.statuses.size();
-  if (piece.first > keys.size() || count > keys.size() - piece.first) {
-    return Refused("a piece of ", count, " answers from index ", piece.first,
-                   ", the number of misses is ", keys.size());
-  }
-  const uint32_t row_bytes = records_.queries()[piece.query].table.row_bytes;
-  if (piece.rows.row_count > 0 && piece.rows.row_bytes != row_bytes) {
-    return Refused("a piece with rows of ", piece.rows.row_bytes, " bytes, expected ", row_bytes);
-  }
+  HPS_CHECK(piece.first <= miss_count && count <= miss_count - piece.first);
+  HPS_CHECK(piece.rows.row_count == 0 ||
+            piece.rows.row_bytes == records_.queries()[piece.query].table.row_bytes);
   const auto answers = queries_[piece.query].answers.subspan(piece.first, count);
   if (TakesRow(StatusOfAll(piece.statuses)) && piece.rows.row_count >= count &&
       answers[0] == kUnanswered && AreEqual(answers)) {
-    return absl::OkStatus();
+    return;
   }
   for (size_t i = 0; i < count; ++i) {
     if (piece.statuses[i] == kUnanswered) continue;
-    if (answers[i] != kUnanswered) {
-      return Refused("key ", keys[piece.first + i], " is answered twice");
-    }
-    if (TakesRow(piece.statuses[i]) && i >= piece.rows.row_count) {
-      return Refused("a piece of ", count, " answers with ", piece.rows.row_count, " rows");
-    }
+    HPS_CHECK(answers[i] == kUnanswered);
+    HPS_CHECK(i < piece.rows.row_count || !TakesRow(piece.statuses[i]));
   }
-  return absl::OkStatus();
 }
 
-absl::Status CallAnswers::Add(const DeviceRowPiece& piece) {
-  HPS_RETURN_IF_ERROR(Validate(piece));
+void CallAnswers::Add(const DeviceRowPiece& piece) {
+  Check(piece);
   Query& query = queries_[piece.query];
   if (std::exchange(direct_[piece.query], 0) != 0) {
     query.counts[KeyStatus::kHitL2] = 0;
@@ -104,11 +86,10 @@ absl::Status CallAnswers::Add(const DeviceRowPiece& piece) {
   const auto answers = query.answers.subspan(piece.first, piece.statuses.size());
   if (const KeyStatus status = StatusOfAll(piece.statuses); status != kUnanswered) {
     std::ranges::fill(answers, count_keys(status, answers.size()));
-    return absl::OkStatus();
+    return;
   }
   for (size_t i = 0; i < answers.size(); ++i)
     if (piece.statuses[i] != kUnanswered) answers[i] = count_keys(piece.statuses[i], 1);
-  return absl::OkStatus();
 }
 
 absl::Status CallAnswers::CheckComplete() const {

@@ -32,9 +32,8 @@ class CallAnswers {
   DeviceMisses misses() const { return {records_.keys(), positions_, direct_}; }
 
   // Takes the answers of a piece, and discards those that the device has found for its query.
-  // Errors: INVALID_ARGUMENT (a piece that exceeds the misses, answers a key twice, or lacks rows);
-  // it takes nothing then.
-  absl::Status Add(const DeviceRowPiece& piece);
+  // REQUIRES: the piece is within the misses, answers no key again, and has the rows that it needs.
+  void Add(const DeviceRowPiece& piece);
   // Positions of a query's misses, except one per key.
   uint32_t duplicate_count(size_t query) const { return queries_[query].duplicate_count; }
 
@@ -57,7 +56,7 @@ class CallAnswers {
     bool duplicates_counted = false;
   };
 
-  absl::Status Validate(const DeviceRowPiece& piece) const;
+  void Check(const DeviceRowPiece& piece) const;
   void CountDuplicates(size_t query);
 
   CallRecords& records_;

@@ -176,10 +176,7 @@ uint64_t GpuCache::TableBytes(size_t row_bytes, uint64_t row_count) const {
 
 absl::StatusOr<std::unique_ptr<DeviceCacheTable>> GpuCache::OpenTable(size_t row_bytes,
                                                                       uint64_t bytes_max) {
-  if (row_bytes == 0 || row_bytes > kRowBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat("gpu cache: a table with rows of ", row_bytes,
-                                                   " bytes, expected 1 to ", kRowBytesMax));
-  }
+  HPS_CHECK(row_bytes > 0 && row_bytes <= kRowBytesMax);
   const uint64_t slab_count = GpuCacheTable::SlabsWithin(row_bytes, bytes_max);
   if (slab_count < kSlabsMin) {
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -302,12 +299,8 @@ void GpuCache::EndLease(CallUse use) {
 
 absl::StatusOr<std::unique_ptr<DeviceCache>> MakeGpuCache(const DeviceCacheOptions& options,
                                                           Duration hang_timeout) {
-  if (options.calls_max == 0 || options.call_keys_max == 0 ||
-      options.call_keys_max > kKeysPerCallMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("gpu cache: ", options.calls_max, " calls of ", options.call_keys_max,
-                     " keys; expected at least one call of 1 to ", kKeysPerCallMax, " keys"));
-  }
+  HPS_CHECK(options.calls_max > 0);
+  HPS_CHECK(options.call_keys_max > 0 && options.call_keys_max <= kKeysPerCallMax);
   HPS_RETURN_IF_ERROR(CheckGpuDevice(options.device));
   auto cache = std::make_unique<GpuCache>(options, hang_timeout);
   const absl::Status made = cache->MakeResources();

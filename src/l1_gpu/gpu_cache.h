@@ -15,10 +15,10 @@ namespace hps {
 
 // A call counts as leased until the device has finished with it, even if it was returned before.
 // With outputs on the device, `options.calls_max` is therefore two per thread that looks up.
-// Errors: UNAVAILABLE (no driver, or no such device), INVALID_ARGUMENT (no calls, or no keys per
-// call, or more than kKeysPerCallMax), RESOURCE_EXHAUSTED (memory; nothing stays allocated),
-// INTERNAL. Destructors wait for the device for at most `hang_timeout`; if it hangs, its memory is
-// leaked and the log says so.
+// Errors: UNAVAILABLE (no driver, or no such device), RESOURCE_EXHAUSTED (memory; nothing stays
+// allocated), INTERNAL. Destructors wait for the device for at most `hang_timeout`; if it hangs,
+// its memory is leaked and the log says so. REQUIRES: at least one call, of 1 to kKeysPerCallMax
+// keys.
 absl::StatusOr<std::unique_ptr<DeviceCache>> MakeGpuCache(
     const DeviceCacheOptions& options, Duration hang_timeout = HangDetector::kMax);
 

@@ -136,17 +136,9 @@ absl::Status GpuCacheTable::Counted(absl::Status status) {
   return status;
 }
 
-absl::Status GpuCacheTable::Validate(const RowBatch& batch) const {
-  if (batch.rows.row_count < batch.keys.size() || !batch.absent.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "gpu cache: ", batch.keys.size(), " keys with ", batch.rows.row_count, " rows and ",
-        batch.absent.size(), " absent marks; expected one row per key and no absent marks"));
-  }
-  if (!batch.keys.empty() && batch.rows.row_bytes != row_bytes()) {
-    return absl::InvalidArgumentError(absl::StrCat("gpu cache: rows of ", batch.rows.row_bytes,
-                                                   " bytes, expected ", row_bytes()));
-  }
-  return absl::OkStatus();
+void GpuCacheTable::Check(const RowBatch& batch) const {
+  HPS_CHECK(batch.rows.row_count >= batch.keys.size() && batch.absent.empty());
+  HPS_CHECK(batch.keys.empty() || batch.rows.row_bytes == row_bytes());
 }
 
 size_t GpuCacheTable::KeysPerStep(size_t row_bytes) const {
@@ -155,7 +147,7 @@ size_t GpuCacheTable::KeysPerStep(size_t row_bytes) const {
 }
 
 absl::StatusOr<uint64_t> GpuCacheTable::InsertIfAbsent(const RowBatch& batch, ApplyEpoch epoch) {
-  HPS_RETURN_IF_ERROR(Validate(batch));
+  Check(batch);
   const DeviceScope scope(owner_.writer->device());
   uint64_t refused_count = 0;
   for (size_t first = 0; first < batch.keys.size();) {
@@ -250,7 +242,7 @@ absl::Status GpuCacheTable::CopyCounters(cudaStream_t stream) {
 }
 
 absl::Status GpuCacheTable::Update(const RowBatch& batch, Deadline deadline) {
-  HPS_RETURN_IF_ERROR(Validate(batch));
+  Check(batch);
   const DeviceScope scope(owner_.writer->device());
   for (size_t first = 0; first < batch.keys.size();) {
     const size_t count = std::min(batch.keys.size() - first, KeysPerStep(row_bytes()));
@@ -272,11 +264,7 @@ absl::Status GpuCacheTable::Update(const RowBatch& batch, Deadline deadline) {
 }
 
 absl::Status GpuCacheTable::UpdateFrom(size_t keys_max, const FillUpdate& fill, Deadline deadline) {
-  if (keys_max == 0 || keys_max > UpdateFromKeysMax(row_bytes())) {
-    return absl::InvalidArgumentError(absl::StrCat("gpu cache: an update of ", keys_max,
-                                                   " keys, expected 1 to ",
-                                                   UpdateFromKeysMax(row_bytes())));
-  }
+  HPS_CHECK(keys_max > 0 && keys_max <= UpdateFromKeysMax(row_bytes()));
   const DeviceScope scope(owner_.writer->device());
   const size_t keys_room = KeysRoom(keys_max);
   auto step = owner_.writer->Reserve(keys_room + keys_max * row_bytes(), deadline);
@@ -317,10 +305,7 @@ absl::Status GpuCacheTable::RaiseWatermarks(std::span<const Key> keys, ApplyEpoc
 
 absl::StatusOr<size_t> GpuCacheTable::Dump(uint64_t* cursor, std::span<Key> out,
                                            Deadline deadline) {
-  if (out.size() < kDumpKeysMin) {
-    return absl::InvalidArgumentError(absl::StrCat("gpu cache: dump: room for ", out.size(),
-                                                   " keys, expected at least ", kDumpKeysMin));
-  }
+  HPS_CHECK(out.size() >= kDumpKeysMin);
   const DeviceScope scope(owner_.writer->device());
   const size_t room_keys = (owner_.writer->step_bytes_max() - kDeviceAlignment) / sizeof(Key);
   const uint64_t slabs_per_step = std::min(out.size(), room_keys) / kSlabSlots;

@@ -65,7 +65,7 @@ class GpuCacheTable final : public DeviceCacheTable {
 
   GpuCacheTable(const TableView& view, DeviceBuffer memory, PinnedBuffer counters, Owner owner);
 
-  absl::Status Validate(const RowBatch& batch) const;
+  void Check(const RowBatch& batch) const;
   size_t KeysPerStep(size_t row_bytes) const;
   absl::StatusOr<uint64_t> InsertStep(const RowBatch& batch, ApplyEpoch epoch, Writer::Step step);
   // Launches a change of the keys and rows in the step's staging, laid out as in StepRoom.

@@ -106,7 +106,7 @@ void GpuCall::Return() {
 
 absl::Status GpuCall::Begin(std::span<const DeviceCacheQuery> queries, Stream stream) {
   HPS_CHECK(state_ == State::kLeased);
-  HPS_RETURN_IF_ERROR(CheckDeviceQueries(queries, keys_leased_, "gpu cache"));
+  CheckDeviceQueries(queries, keys_leased_);
   const DeviceScope scope(device_);
   if (stream.handle != nullptr)
     HPS_RETURN_IF_ERROR(ValidateStream(static_cast<cudaStream_t>(stream.handle), device_));
@@ -245,8 +245,7 @@ absl::Status GpuCall::Finish(std::span<const DeviceRowPiece> pieces) {
   const DeviceScope scope(device_);
   absl::Status status;
   for (const DeviceRowPiece& piece : pieces) {
-    status = answers_.Add(piece);
-    if (!status.ok()) break;
+    answers_.Add(piece);
     status = sender_.Add({.view = &records_.queries()[piece.query],
                           .query = &queries_[piece.query],
                           .duplicate_count = answers_.duplicate_count(piece.query),

@@ -136,19 +136,5 @@ TEST_F(GpuCallTest, RefusesAStreamThatIsBeingCaptured) {
   ExpectAllMissing(**call, {9});
 }
 
-TEST_F(GpuCallTest, HoldsItsLeaseNotItsCapacity) {
-  auto call = GpuCall::Create(0, {.keys_max = 4, .staging_bytes = 0}, [](GpuCall*) {});
-  ASSERT_TRUE(call.ok()) << call.status();
-  (*call)->Lease(1);
-  const std::vector<Key> keys = {1, 2};
-  std::vector<std::byte> rows(2);
-  const DeviceCacheQuery query = {.keys = keys.data(),
-                                  .key_count = 2,
-                                  .rows = rows.data(),
-                                  .row_bytes = 1,
-                                  .row_stride_bytes = 1};
-  EXPECT_EQ((*call)->Begin({&query, 1}, Stream()).code(), absl::StatusCode::kResourceExhausted);
-}
-
 }  // namespace
 }  // namespace hps

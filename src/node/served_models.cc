@@ -409,12 +409,12 @@ std::vector<L2Part::Opened> ServedModels::OpenL2(TableBuild& table) const {
   return l2;
 }
 
-absl::StatusOr<std::shared_ptr<LiveTable>> ServedModels::MakeServed(TableBuild& table) const {
+std::shared_ptr<LiveTable> ServedModels::MakeServed(TableBuild& table) const {
   LiveTable::Parts parts;
   parts.hit_rate_threshold = parts_.config->lookup.hit_rate_threshold;
   parts.l2 = OpenL2(table);
   parts.l3 = std::move(table.l3);
-  HPS_ASSIGN_OR_RETURN(std::shared_ptr<LiveTable> served, LiveTable::Create(std::move(parts)));
+  auto served = std::make_shared<LiveTable>(std::move(parts));
   return parts_.l1 == nullptr ? served : parts_.l1->Tracked(std::move(served));
 }
 
@@ -453,7 +453,7 @@ absl::Status ServedModels::Serve(ModelBuild& building) {
   std::vector<std::shared_ptr<LiveTable>> tables;
   for (TableBuild& table : building.tables) {
     if (table.l3 != nullptr) {
-      HPS_ASSIGN_OR_RETURN(table.served, MakeServed(table));
+      table.served = MakeServed(table);
       Preload(*table.served);
       AdoptL1(table);
     }

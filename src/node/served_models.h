@@ -189,7 +189,7 @@ class ServedModels {
   absl::StatusOr<L2Part::Opened> OpenL2Part(const L2PartTier& part, const TableBuild& table) const;
   // The parts that the table has.
   std::vector<L2Part::Opened> OpenL2(TableBuild& table) const;
-  absl::StatusOr<std::shared_ptr<LiveTable>> MakeServed(TableBuild& table) const;
+  std::shared_ptr<LiveTable> MakeServed(TableBuild& table) const;
   bool MayPreload() const { return !stop_preloading_.load(std::memory_order_relaxed); }
   void Preload(LiveTable& table) const;
   void AdoptL1(const TableBuild& table) const;

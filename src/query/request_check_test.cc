@@ -170,16 +170,5 @@ TEST_F(RequestCheckTest, SessionOptions) {
   EXPECT_THAT(std::string(session_->FindTable("m/aa").status().message()), HasSubstr("'m/a'"));
 }
 
-TEST_F(RequestCheckTest, FactoryOptions) {
-  ManualExecutor executor;
-  const auto code = [](const SessionFactory::Options& options) {
-    return SessionFactory::Create(options).status().code();
-  };
-  EXPECT_EQ(code({}), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(code({.fetch_executor = &executor}), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(code({.fetch_executor = &executor, .promote_executor = &executor, .scratch_count = 1}),
-            absl::StatusCode::kInvalidArgument);
-}
-
 }  // namespace
 }  // namespace hps

@@ -135,7 +135,7 @@ inline WorldTable MakeWorldTable(const WorldTableOptions& options, Executor* exe
                         .tier = options.second_tier});
   }
   parts.hit_rate_threshold = options.hit_rate_threshold;
-  table.served = *LiveTable::Create(std::move(parts));
+  table.served = std::make_shared<LiveTable>(std::move(parts));
   return table;
 }
 

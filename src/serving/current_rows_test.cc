@@ -37,7 +37,7 @@ class CurrentRowsTest : public ::testing::Test {
     auto second = std::make_unique<PlainLossyTable>();
     second_ = second.get();
     parts.l2.push_back({.table = WithFaults(std::move(second), &second_faults_)});
-    table_ = *LiveTable::Create(std::move(parts));
+    table_ = std::make_shared<LiveTable>(std::move(parts));
   }
 
   absl::Status Fetch() {

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -31,7 +30,7 @@ class LiveModelTest : public testing::Test {
     auto l3 = std::make_unique<PlainDurableTable>(TableSpec{.name = name, .dim = 4}, incarnation);
     LiveTable::Parts parts;
     parts.l3 = std::make_unique<ObservedDurableTable>(std::move(l3), log);
-    return {*LiveTable::Create(std::move(parts)), log};
+    return {std::make_shared<LiveTable>(std::move(parts)), log};
   }
 
   EpochDomain domain_;
@@ -150,17 +149,6 @@ TEST_F(LiveModelTest, AnUnchangedTableIsCarriedOver) {
   EXPECT_EQ(state_.CurrentTable("m/b"), nullptr);
 }
 
-TEST(LiveTableTest, RefusesBadParts) {
-  EXPECT_EQ(LiveTable::Create({}).status().code(), absl::StatusCode::kInvalidArgument);
-  for (double threshold : {-0.1, 1.1, std::numeric_limits<double>::quiet_NaN()}) {
-    LiveTable::Parts parts;
-    parts.l3 = std::make_unique<PlainDurableTable>(TableSpec{.name = "m/a", .dim = 4});
-    parts.hit_rate_threshold = threshold;
-    EXPECT_EQ(LiveTable::Create(std::move(parts)).status().code(),
-              absl::StatusCode::kInvalidArgument);
-  }
-}
-
 TEST(LiveTableTest, HasItsDefaultRowInBothTypes) {
   LiveTable::Parts parts;
   const TableSpec spec{.name = "m/a",
@@ -168,11 +156,10 @@ TEST(LiveTableTest, HasItsDefaultRowInBothTypes) {
                        .dtype = Dtype::kBfloat16,
                        .default_row = {std::byte{0x80}, std::byte{0x3f}}};
   parts.l3 = std::make_unique<PlainDurableTable>(spec);
-  const auto table = LiveTable::Create(std::move(parts));
-  ASSERT_TRUE(table.ok());
-  EXPECT_EQ((*table)->row_bytes(), 2);
+  const LiveTable table(std::move(parts));
+  EXPECT_EQ(table.row_bytes(), 2);
   float value = 0;
-  std::memcpy(&value, (*table)->default_row_float32().data(), sizeof(value));
+  std::memcpy(&value, table.default_row_float32().data(), sizeof(value));
   EXPECT_EQ(value, 1.0F);
 }
 

@@ -1,26 +1,11 @@
 #include "serving/live_table.h"
 
-#include <new>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/macros.h"
-#include "base/text.h"
 #include "types/row_convert.h"
 
 namespace hps {
-
-absl::StatusOr<std::shared_ptr<LiveTable>> LiveTable::Create(Parts parts) {
-  if (parts.l3 == nullptr) return absl::InvalidArgumentError("served table: it has no L3");
-  const TableSpec& spec = parts.l3->spec();
-  HPS_RETURN_IF_ERROR(ValidateTableSpec(spec));
-  if (!(parts.hit_rate_threshold >= 0.0 && parts.hit_rate_threshold <= 1.0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("served table '", spec.name, "': hit-rate threshold ",
-                     PrintDouble(parts.hit_rate_threshold), " is not in [0, 1]"));
-  }
-  return std::shared_ptr<LiveTable>(new LiveTable(std::move(parts)));
-}
 
 LiveTable::LiveTable(Parts parts)
     : spec_(parts.l3->spec()),
@@ -30,6 +15,7 @@ LiveTable::LiveTable(Parts parts)
       default_row_float32_(spec_.dim * sizeof(float)),
       l3_(std::move(parts.l3)) {
   HPS_CHECK(parts.l2.size() <= kL2PartsMax);
+  HPS_CHECK(hit_rate_threshold_ >= 0.0 && hit_rate_threshold_ <= 1.0);
   for (L2Part::Opened& part : parts.l2) l2_.emplace_back(std::move(part), epochs_);
   default_row_.resize(spec_.row_bytes());  // an empty default row means zeros
   ConvertToFloat32(spec_.dtype, default_row_.data(), spec_.dim, default_row_float32_.data());

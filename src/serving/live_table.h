@@ -19,7 +19,6 @@
 #include <span>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "base/limits.h"
 #include "hps/table_spec.h"
 #include "serving/l2_part.h"
@@ -40,10 +39,8 @@ class LiveTable {
     double hit_rate_threshold = 1.0;   // where a request names none
   };
 
-  // Errors: INVALID_ARGUMENT (no L3, a schema that ValidateTableSpec refuses, a threshold outside
-  // [0, 1]). REQUIRES: at most kL2PartsMax parts of L2.
-  static absl::StatusOr<std::shared_ptr<LiveTable>> Create(Parts parts);
-
+  // REQUIRES: an L3, at most kL2PartsMax parts of L2, and a threshold in [0, 1].
+  explicit LiveTable(Parts parts);
   LiveTable(const LiveTable&) = delete;
   LiveTable& operator=(const LiveTable&) = delete;
 
@@ -105,8 +102,6 @@ class LiveTable {
     int device = -1;
     std::unique_ptr<LevelHealth> health;
   };
-
-  explicit LiveTable(Parts parts);
 
   const TableSpec spec_;
   const Incarnation incarnation_;

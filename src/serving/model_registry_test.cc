@@ -25,7 +25,7 @@ class ModelRegistryTest : public testing::Test {
   std::shared_ptr<LiveTable> Load(const std::string& model, const std::string& table) {
     LiveTable::Parts parts;
     parts.l3 = std::make_unique<PlainDurableTable>(TableSpec{.name = table, .dim = 4});
-    std::shared_ptr<LiveTable> live = *LiveTable::Create(std::move(parts));
+    std::shared_ptr<LiveTable> live = std::make_shared<LiveTable>(std::move(parts));
     EXPECT_TRUE(registry_.FindOrAdd(model).Publish({live}, 7).ok());
     executor_.RunAll();
     return live;

@@ -122,11 +122,9 @@ struct DeviceRowPiece {
 class DeviceCall {
  public:
   // Probes all queries with one launch. At most once per lease. Errors: RESOURCE_EXHAUSTED (more
-  // keys than leased, more than kTablesPerCallMax queries, or more host rows than fit into device
-  // memory), INVALID_ARGUMENT (row bytes that differ from the table's, a stride below them, two
-  // memory spaces, host rows that need conversion, a stream that is being captured, a stream or, as
-  // far as checked, memory of another device), INTERNAL (with the device's error text). Nothing is
-  // written on error.
+  // host rows than fit into device memory), INVALID_ARGUMENT (a stream that is being captured, a
+  // stream or, as far as checked, memory of another device), INTERNAL (with the device's error
+  // text). Nothing is written on error. REQUIRES: as tier/device_query.h says.
   virtual absl::Status Begin(std::span<const DeviceCacheQuery> queries, Stream stream) = 0;
 
   // Returns the misses of a query that the probe has listed so far, so that fetching can start
@@ -152,9 +150,9 @@ class DeviceCall {
   // Writes the rows of misses to all their positions, duplicates included. May be called several
   // times, so that copies overlap with fetching; each key is answered once. Asynchronous for rows
   // in Staging. Other rows are copied first; if there are many, Finish waits for the device, at
-  // most until the last deadline given to Misses. Errors: INVALID_ARGUMENT (a piece that exceeds
-  // the misses, answers a key twice, or lacks rows), DEADLINE_EXCEEDED (the call may then only be
-  // returned), INTERNAL.
+  // most until the last deadline given to Misses. Errors: DEADLINE_EXCEEDED (the call may then only
+  // be returned), INTERNAL. REQUIRES: no piece exceeds the misses or lacks rows that its statuses
+  // need.
   virtual absl::Status Finish(std::span<const DeviceRowPiece> pieces) = 0;
 
   // Converts the rows of all queries with `convert_from` to float32, in one launch. Call it once,
@@ -201,7 +199,7 @@ class DeviceCacheTable {
 
   // Promotion: inserts the keys that are not held and leaves held keys unchanged. Evicts the least
   // recently used keys of the slabset, as `batch.admission` allows. Fenced as LossyTable::Insert.
-  // `batch.absent` must be empty.
+  // REQUIRES, as for Update: rows of the table's size, no `batch.absent`.
   // One of several duplicates is inserted. Returns the number of keys that the fence refused;
   // Statistics counts insertions and evictions later. Errors: RESOURCE_EXHAUSTED (no room in the
   // writer's staging: the caller drops the keys; some may have been inserted if the batch needs
@@ -215,8 +213,7 @@ class DeviceCacheTable {
   // As Update, for rows that the caller is yet to fetch. `fill` is called on this thread, at most
   // once, with room for `keys_max` keys and as many packed rows in the staging of the device, and
   // returns how many it has written; so rows are copied on the host only once. Errors: as Update,
-  // INVALID_ARGUMENT (`keys_max` is 0 or over UpdateFromKeysMax), and
-  // those of `fill`: nothing is updated then.
+  // and those of `fill`: nothing is updated then. REQUIRES: `keys_max` in [1, UpdateFromKeysMax].
   using FillUpdate = std::function<absl::StatusOr<size_t>(std::span<Key> keys, HostRows rows)>;
   virtual absl::Status UpdateFrom(size_t keys_max, const FillUpdate& fill, Deadline deadline) = 0;
 
@@ -254,12 +251,12 @@ class DeviceCache {
   virtual int device() const = 0;
 
   // Bytes, metadata included, of a table that is to hold `row_count` rows. Sized for a fill of 3/4,
-  // at which almost no row is lost. REQUIRES: row_bytes as for OpenTable.
+  // at which almost no row is lost. REQUIRES: as OpenTable.
   virtual uint64_t TableBytes(size_t row_bytes, uint64_t row_count) const = 0;
 
   // `bytes_max` is the table's share of the device's budget, metadata included. Errors:
   // RESOURCE_EXHAUSTED (says how many bytes a useful table needs, or how many are left in the
-  // budget), INVALID_ARGUMENT (row bytes of 0 or over kRowBytesMax).
+  // budget). REQUIRES: row_bytes in [1, kRowBytesMax].
   virtual absl::StatusOr<std::unique_ptr<DeviceCacheTable>> OpenTable(size_t row_bytes,
                                                                       uint64_t bytes_max) = 0;
 

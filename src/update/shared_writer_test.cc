@@ -150,7 +150,7 @@ class SharedWriterTest : public ::testing::Test {
     LiveTable::Parts parts;
     parts.l3 = *world_.store.OpenTable("m/t");
     parts.l2.push_back({.table = std::make_unique<PlainLossyTable>(), .shared = &shared_});
-    live_ = *LiveTable::Create(std::move(parts));
+    live_ = std::make_shared<LiveTable>(std::move(parts));
     EXPECT_TRUE(world_.registry.FindOrAdd("m").Publish({live_}).ok());
   }
   ~SharedWriterTest() override {

@@ -124,7 +124,7 @@ class UpdateWorld {
       parts.l2.push_back(
           {.table = WithFaults(std::make_unique<PlainLossyTable>(), &second_l2_faults)});
     }
-    live_ = *LiveTable::Create(std::move(parts));
+    live_ = std::make_shared<LiveTable>(std::move(parts));
     AttachL1(0);
     EXPECT_TRUE(registry.FindOrAdd("m").Publish({live_}).ok());
     executor_.RunAll();

@@ -71,7 +71,7 @@ class MemoryRedisTest : public ::testing::Test {
     const TableSpec spec = parts.l3->spec();
     parts.l2.push_back({.table = *memory_->OpenTable(spec, 1, budget)});
     parts.l2.push_back({.table = *redis_.tier->OpenTable(spec, 1, 0), .tier = redis_.tier.get()});
-    live_ = *LiveTable::Create(std::move(parts));
+    live_ = std::make_shared<LiveTable>(std::move(parts));
     LiveModel& model = registry_->FindOrAdd("m");
     ASSERT_TRUE(model.Publish({live_}).ok());
     session_ = *sessions_->NewSession(model, {});

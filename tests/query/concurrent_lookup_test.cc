@@ -84,7 +84,7 @@ class ConcurrentLookupTest : public testing::TestWithParam<Levels> {
         parts.l2.push_back(
             {.table = WithFaults(*tier_->OpenTable(spec, 1, SecondBytes()), &second_faults_)});
       }
-      tables.push_back(*LiveTable::Create(std::move(parts)));
+      tables.push_back(std::make_shared<LiveTable>(std::move(parts)));
       if (l1_ == nullptr) continue;
       // Without room for another incarnation the table is served without L1 for a while.
       auto l1 = l1_->OpenTable(kRowBytes, l1_->TableBytes(kRowBytes, kKeys / 3));

@@ -50,7 +50,7 @@ class DirectSessionsTest : public DirectWorldTest {
       parts.l2.push_back(
           {.table = WithFaults(std::make_unique<PlainLossyTable>(), &second_faults_)});
     }
-    table_ = *LiveTable::Create(std::move(parts));
+    table_ = std::make_shared<LiveTable>(std::move(parts));
     table_->AttachL1(0, *cache_->OpenTable(kRowBytes, cache_->TableBytes(kRowBytes, kRows)));
     ASSERT_TRUE(model_->Publish({table_}).ok());
   }
@@ -317,7 +317,7 @@ TEST_F(DirectSessionsTest, TablesOfAnUnloadedModelAreNotPinnedAnyMore) {
         {.table = *tier->OpenTable(spec, 1, MemoryTierBytesFor(kRows, kRowBytes, options))});
     StampedQuery rows(kStamp, KeysFrom(0, kRows), 1, kRowBytes);
     ASSERT_TRUE(parts.l2[0].table->Insert(rows.batch(), 0).ok());
-    tables.push_back(*LiveTable::Create(std::move(parts)));
+    tables.push_back(std::make_shared<LiveTable>(std::move(parts)));
   }
   ASSERT_EQ(pinner.regions.size(), 2u);
   const std::shared_ptr<LiveTable> kept = tables[1];

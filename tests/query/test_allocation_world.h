@@ -65,7 +65,7 @@ class AllocationWorld : public testing::Test {
     LiveTable::Parts parts;
     parts.l3 = std::move(l3);
     parts.l2.push_back({.table = *tier_->OpenTable(spec, 1, uint64_t{4} << 20)});
-    auto table = *LiveTable::Create(std::move(parts));
+    auto table = std::make_shared<LiveTable>(std::move(parts));
     table->AttachL1(
         0, *cache_->OpenTable(spec.row_bytes(), cache_->TableBytes(spec.row_bytes(), l1_rows)));
     return table;

@@ -334,9 +334,7 @@ void SimulatedWorld::Serve(SimulatedTable& table, std::unique_ptr<DurableTable> 
         {.table = Interleaved(WithFaults(std::make_unique<PlainLossyTable>(), &table.l2_faults[1]),
                               table.context)});
   }
-  auto served = LiveTable::Create(std::move(parts));
-  HPS_CHECK(served.ok());
-  table.served = *std::move(served);
+  table.served = std::make_shared<LiveTable>(std::move(parts));
   for (size_t cache = 0; cache < kCaches; ++cache) {
     auto l1 = caches_[cache]->OpenTable(spec.row_bytes(),
                                         caches_[cache]->TableBytes(spec.row_bytes(), 0));

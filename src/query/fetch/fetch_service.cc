@@ -12,12 +12,8 @@ namespace hps {
 void ReturnFetchJob::operator()(FetchJob* job) const { job->service_.Return(job); }
 
 absl::StatusOr<std::unique_ptr<FetchService>> FetchService::Create(const Options& options) {
-  if (options.fetch_executor == nullptr || options.promote_executor == nullptr)
-    return absl::InvalidArgumentError("fetch service: an executor is missing");
-  if (options.scratch_count < 2) {
-    return absl::InvalidArgumentError(absl::StrCat("fetch service: ", options.scratch_count,
-                                                   " scratch buffers; at least 2 are needed"));
-  }
+  HPS_CHECK(options.fetch_executor != nullptr && options.promote_executor != nullptr);
+  HPS_CHECK(options.scratch_count >= 2);  // half of them for promotions
   try {
     return std::unique_ptr<FetchService>(new FetchService(options));
   } catch (const std::bad_alloc&) {

@@ -42,9 +42,10 @@ class FetchService {
   struct Options {
     Executor* fetch_executor = nullptr;
     Executor* promote_executor = nullptr;
-    size_t scratch_count = 0;  // for each level
+    size_t scratch_count = 0;  // for each level; at least 2
   };
 
+  // Errors: RESOURCE_EXHAUSTED (no memory for the scratch).
   static absl::StatusOr<std::unique_ptr<FetchService>> Create(const Options& options);
   ~FetchService();
   FetchService(const FetchService&) = delete;

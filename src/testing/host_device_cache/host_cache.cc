@@ -104,10 +104,7 @@ uint64_t HostCache::TableBytes(size_t row_bytes, uint64_t row_count) const {
 
 absl::StatusOr<std::unique_ptr<DeviceCacheTable>> HostCache::OpenTable(size_t row_bytes,
                                                                        uint64_t bytes_max) {
-  if (row_bytes == 0 || row_bytes > kRowBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat("host cache: a table with rows of ", row_bytes,
-                                                   " bytes, expected 1 to ", kRowBytesMax));
-  }
+  HPS_CHECK(row_bytes > 0 && row_bytes <= kRowBytesMax);
   const uint64_t slab_count = HostCacheTable::SlabsWithin(row_bytes, bytes_max);
   if (slab_count < SlabTable::kSlabsMin) {
     return absl::ResourceExhaustedError(
@@ -144,12 +141,8 @@ absl::StatusOr<DeviceCallLease> HostCache::LendCall(size_t keys_max, Use use) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DeviceCache>> MakeHostCache(const HostCacheOptions& options) {
-  if (options.calls_max == 0 || options.call_keys_max == 0 ||
-      options.call_keys_max > kKeysPerCallMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("host cache: ", options.calls_max, " calls of ", options.call_keys_max,
-                     " keys; expected at least one call of 1 to ", kKeysPerCallMax, " keys"));
-  }
+  HPS_CHECK(options.calls_max > 0);
+  HPS_CHECK(options.call_keys_max > 0 && options.call_keys_max <= kKeysPerCallMax);
   auto cache = std::make_unique<HostCache>(options);
   HPS_RETURN_IF_ERROR(cache->MakeCalls());
   return cache;

@@ -22,8 +22,8 @@ struct HostCacheOptions {
   size_t call_staging_bytes = size_t{1} << 20;  // rows that one lookup can stage
 };
 
-// Errors: INVALID_ARGUMENT (no calls, or no keys per call, or more than kKeysPerCallMax),
-// RESOURCE_EXHAUSTED if the calls' memory can't be allocated.
+// Errors: RESOURCE_EXHAUSTED if the calls' memory can't be allocated. REQUIRES: at least one call,
+// of 1 to kKeysPerCallMax keys.
 absl::StatusOr<std::unique_ptr<DeviceCache>> MakeHostCache(const HostCacheOptions& options);
 
 }  // namespace hps

@@ -5,7 +5,6 @@
 #include <limits>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/macros.h"
 
@@ -60,21 +59,13 @@ bool HostCacheTable::Read(Key key, std::byte* row) const {
   return true;
 }
 
-absl::Status HostCacheTable::Validate(const RowBatch& batch) const {
-  if (batch.rows.row_count < batch.keys.size() || !batch.absent.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "host cache: ", batch.keys.size(), " keys with ", batch.rows.row_count, " rows and ",
-        batch.absent.size(), " absent marks; expected one row per key and no absent marks"));
-  }
-  if (!batch.keys.empty() && batch.rows.row_bytes != row_bytes_) {
-    return absl::InvalidArgumentError(absl::StrCat("host cache: rows of ", batch.rows.row_bytes,
-                                                   " bytes, expected ", row_bytes_));
-  }
-  return absl::OkStatus();
+void HostCacheTable::Check(const RowBatch& batch) const {
+  HPS_CHECK(batch.rows.row_count >= batch.keys.size() && batch.absent.empty());
+  HPS_CHECK(batch.keys.empty() || batch.rows.row_bytes == row_bytes_);
 }
 
 absl::StatusOr<uint64_t> HostCacheTable::InsertIfAbsent(const RowBatch& batch, ApplyEpoch epoch) {
-  HPS_RETURN_IF_ERROR(Validate(batch));
+  Check(batch);
   uint64_t refused_count = 0;
   const Fence::Insertion insertion(fence_, epoch);
   for (size_t i = 0; i < batch.keys.size(); ++i) {
@@ -110,7 +101,7 @@ void HostCacheTable::InsertOne(Key key, std::span<const std::byte> row, Admissio
 }
 
 absl::Status HostCacheTable::Update(const RowBatch& batch, Deadline) {
-  HPS_RETURN_IF_ERROR(Validate(batch));
+  Check(batch);
   for (size_t i = 0; i < batch.keys.size(); ++i) {
     MutexLock lock(mutex_);
     std::byte* held = slabs_.Find(batch.keys[i]);
@@ -123,11 +114,7 @@ absl::Status HostCacheTable::Update(const RowBatch& batch, Deadline) {
 
 absl::Status HostCacheTable::UpdateFrom(size_t keys_max, const FillUpdate& fill,
                                         Deadline deadline) {
-  if (keys_max == 0 || keys_max > UpdateFromKeysMax(row_bytes_)) {
-    return absl::InvalidArgumentError(absl::StrCat("host cache: an update of ", keys_max,
-                                                   " keys, expected 1 to ",
-                                                   UpdateFromKeysMax(row_bytes_)));
-  }
+  HPS_CHECK(keys_max > 0 && keys_max <= UpdateFromKeysMax(row_bytes_));
   std::vector<Key> keys(keys_max);
   std::vector<std::byte> memory(keys_max * row_bytes_);
   const HostRows rows = {.data = memory.data(),
@@ -152,10 +139,7 @@ absl::Status HostCacheTable::RaiseWatermarks(std::span<const Key> keys, ApplyEpo
 }
 
 absl::StatusOr<size_t> HostCacheTable::Dump(uint64_t* cursor, std::span<Key> out, Deadline) {
-  if (out.size() < kDumpKeysMin) {
-    return absl::InvalidArgumentError(absl::StrCat("host cache: dump: room for ", out.size(),
-                                                   " keys, expected at least ", kDumpKeysMin));
-  }
+  HPS_CHECK(out.size() >= kDumpKeysMin);
   size_t count = 0;
   for (; out.size() - count >= SlabTable::kSlabSlots; ++*cursor) {
     MutexLock lock(mutex_);

@@ -52,7 +52,7 @@ class HostCacheTable final : public DeviceCacheTable {
 
  private:
   HostCacheTable(SlabTable slabs, ByteBudget::Lease budget);
-  absl::Status Validate(const RowBatch& batch) const;
+  void Check(const RowBatch& batch) const;
   void InsertOne(Key key, std::span<const std::byte> row, Admission admission) HPS_REQUIRES(mutex_);
 
   const size_t row_bytes_;

@@ -26,14 +26,6 @@ INSTANTIATE_TEST_SUITE_P(HostCache, DeviceCacheContractTest,
                                          SetupWith("DeviceMemory", MemorySpace::kDevice)),
                          [](const auto& instance) { return instance.param.name; });
 
-TEST(HostCacheTest, RefusesIllegalOptions) {
-  for (const HostCacheOptions& options :
-       {HostCacheOptions{.calls_max = 0}, HostCacheOptions{.call_keys_max = 0},
-        HostCacheOptions{.call_keys_max = kKeysPerCallMax + 1}}) {
-    EXPECT_EQ(MakeHostCache(options).status().code(), absl::StatusCode::kInvalidArgument);
-  }
-}
-
 TEST(HostCacheTest, SaysWhenTheCallsMemoryCantBeHad) {
   for (size_t staging_bytes : {size_t{1} << 60, SIZE_MAX}) {
     EXPECT_EQ(MakeHostCache({.calls_max = 4, .call_staging_bytes = staging_bytes}).status().code(),

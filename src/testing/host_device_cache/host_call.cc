@@ -59,7 +59,7 @@ void HostCall::Lease(size_t keys_leased) {
 
 absl::Status HostCall::Begin(std::span<const DeviceCacheQuery> queries, Stream) {
   HPS_CHECK(!begun_);
-  HPS_RETURN_IF_ERROR(CheckDeviceQueries(queries, keys_leased_, "host cache"));
+  CheckDeviceQueries(queries, keys_leased_);
   begun_ = true;
   begin_.push_back(0);
   for (const DeviceCacheQuery& query : queries) {
@@ -160,44 +160,24 @@ const std::byte* HostCall::RowOf(const DeviceRowPiece& piece, size_t row) const 
   return device_staging_.data() + (piece.rows.row(row) - staging_.data());
 }
 
-absl::Status HostCall::Validate(const DeviceRowPiece& piece) const {
-  if (piece.query >= queries_.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("host cache: a piece for query ", piece.query,
-                                                   " of a call with ", queries_.size(),
-                                                   " queries"));
-  }
+void HostCall::Check(const DeviceRowPiece& piece) const {
+  HPS_CHECK(piece.query < queries_.size());
   const size_t miss_count = begin_[piece.query + 1] - begin_[piece.query];
-  if (piece.first > miss_count || piece.statuses.size() > miss_count - piece.first) {
-    return absl::InvalidArgumentError(absl::StrCat("host cache: a piece of ", piece.statuses.size(),
-                                                   " answers from index ", piece.first,
-                                                   ", the number of misses is ", miss_count));
-  }
+  HPS_CHECK(piece.first <= miss_count && piece.statuses.size() <= miss_count - piece.first);
+  HPS_CHECK(piece.rows.row_count == 0 ||
+            piece.rows.row_bytes == queries_[piece.query].request.row_bytes);
   for (size_t i = 0; i < piece.statuses.size(); ++i) {
-    if (piece.statuses[i] == kUnanswered) continue;
-    if (answered_[begin_[piece.query] + piece.first + i] != 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("host cache: key ", unique_keys_[begin_[piece.query] + piece.first + i],
-                       " is answered twice"));
-    }
-    const bool has_row = i < piece.rows.row_count;
     const KeyStatus status = piece.statuses[i];
-    if ((status == KeyStatus::kHitL2 || status == KeyStatus::kHitL3) && !has_row) {
-      return absl::InvalidArgumentError(absl::StrCat("host cache: a piece of ",
-                                                     piece.statuses.size(), " answers with ",
-                                                     piece.rows.row_count, " rows"));
-    }
+    if (status == kUnanswered) continue;
+    HPS_CHECK(answered_[begin_[piece.query] + piece.first + i] == 0);
+    HPS_CHECK(i < piece.rows.row_count ||
+              (status != KeyStatus::kHitL2 && status != KeyStatus::kHitL3));
   }
-  if (piece.rows.row_count > 0 && piece.rows.row_bytes != queries_[piece.query].request.row_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("host cache: a piece with rows of ",
-                                                   piece.rows.row_bytes, " bytes, expected ",
-                                                   queries_[piece.query].request.row_bytes));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status HostCall::Finish(std::span<const DeviceRowPiece> pieces) {
   for (const DeviceRowPiece& piece : pieces) {
-    HPS_RETURN_IF_ERROR(Validate(piece));
+    Check(piece);
     if (direct_[piece.query] != 0) ForgetDirectAnswers(piece.query);
     for (size_t i = 0; i < piece.statuses.size(); ++i) {
       if (piece.statuses[i] == kUnanswered) continue;

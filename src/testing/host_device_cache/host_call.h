@@ -51,7 +51,7 @@ class HostCall final : public DeviceCall {
     friend auto operator<=>(const Miss&, const Miss&) = default;
   };
 
-  absl::Status Validate(const DeviceRowPiece& piece) const;
+  void Check(const DeviceRowPiece& piece) const;
   absl::Status CheckAllAnswered() const;
   void Probe(size_t query);
   // Whether level 2 answers all misses of the query; then it has.
