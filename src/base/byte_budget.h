@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -24,23 +25,20 @@ class ByteBudget {
   class Lease {
    public:
     Lease() = default;
-    Lease(Lease&& other) noexcept
-        : budget_(std::exchange(other.budget_, nullptr)), bytes_(other.bytes_) {}
-    Lease& operator=(Lease&&) = delete;
-    ~Lease() {
-      if (budget_ != nullptr) budget_->Return(bytes_);
-    }
     // Removes the bytes from the budget permanently, for memory that can't be freed.
     void Leak() {
-      if (ByteBudget* const budget = std::exchange(budget_, nullptr)) budget->Leak(bytes_);
+      if (ByteBudget* const budget = budget_.release()) budget->Leak(budget_.get_deleter().bytes);
     }
 
    private:
     friend class ByteBudget;
-    Lease(ByteBudget* budget, uint64_t bytes) : budget_(budget), bytes_(bytes) {}
+    struct GiveBack {
+      uint64_t bytes;
+      void operator()(ByteBudget* budget) const { budget->Return(bytes); }
+    };
+    Lease(ByteBudget* budget, uint64_t bytes) : budget_(budget, {bytes}) {}
 
-    ByteBudget* budget_ = nullptr;
-    uint64_t bytes_ = 0;
+    std::unique_ptr<ByteBudget, GiveBack> budget_;
   };
 
   // `name` is what errors begin with: "gpu cache".

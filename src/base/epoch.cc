@@ -73,23 +73,10 @@ void EpochDomain::TellWaiters() {
   for (Waiter* waiter : waiters_) waiter->OnGuardEnded();
 }
 
-EpochDomain::Reader& EpochDomain::Reader::operator=(Reader&& other) noexcept {
-  if (this != &other) {
-    Release();
-    domain_ = other.domain_;
-    place_ = other.place_;
-    other.domain_ = nullptr;
-    other.place_ = nullptr;
-  }
-  return *this;
-}
-
-void EpochDomain::Reader::Release() {
-  if (place_ == nullptr) return;
-  HPS_CHECK(!entered());
-  MutexLock lock(domain_->readers_mutex_);
-  domain_->free_.push_back(place_);
-  place_ = nullptr;
+void EpochDomain::Reader::ReturnPlace::operator()(Place* place) const {
+  HPS_CHECK(place->entered.load(std::memory_order_relaxed) == 0);
+  MutexLock lock(domain->readers_mutex_);
+  domain->free_.push_back(place);
 }
 
 }  // namespace hps

@@ -105,12 +105,6 @@ class EpochDomain {
 class EpochDomain::Reader {
  public:
   Reader() = default;
-  Reader(Reader&& other) noexcept : domain_(other.domain_), place_(other.place_) {
-    other.domain_ = nullptr;
-    other.place_ = nullptr;
-  }
-  Reader& operator=(Reader&& other) noexcept;
-  ~Reader() { Release(); }
 
   // Enter and Leave do what Guard does, for users that are not a scope, such as a queued task.
   void Enter();
@@ -122,11 +116,14 @@ class EpochDomain::Reader {
 
  private:
   friend class EpochDomain;
-  Reader(EpochDomain* domain, Place* place) : domain_(domain), place_(place) {}
-  void Release();
+  struct ReturnPlace {
+    EpochDomain* domain;
+    void operator()(Place* place) const;  // REQUIRES: not entered
+  };
+  Reader(EpochDomain* domain, Place* place) : place_(place, {domain}) {}
+  EpochDomain& domain() const { return *place_.get_deleter().domain; }
 
-  EpochDomain* domain_ = nullptr;
-  Place* place_ = nullptr;
+  std::unique_ptr<Place, ReturnPlace> place_;
 };
 
 class EpochDomain::Guard {
@@ -146,7 +143,7 @@ inline void EpochDomain::Reader::Enter() {
   // unlinked before that call are already unlinked for the guard. This requires that the guard's
   // first load of a shared pointer is sequentially consistent too (free on x86). If the epoch is
   // old at the exchange, reclamation is only delayed.
-  place_->entered.exchange(domain_->epoch_.load(std::memory_order_seq_cst),
+  place_->entered.exchange(domain().epoch_.load(std::memory_order_seq_cst),
                            std::memory_order_seq_cst);
 }
 
@@ -154,7 +151,7 @@ inline void EpochDomain::Reader::Leave() { place_->entered.store(0, std::memory_
 
 inline void EpochDomain::Reader::LeaveAndAnnounce() {
   place_->entered.store(0, std::memory_order_seq_cst);
-  if (domain_->waiting_count_.load(std::memory_order_seq_cst) != 0) domain_->TellWaiters();
+  if (domain().waiting_count_.load(std::memory_order_seq_cst) != 0) domain().TellWaiters();
 }
 
 }  // namespace hps

@@ -12,7 +12,6 @@
 #include <memory>
 #include <span>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -64,7 +63,7 @@ class BudgetBuffer {
   static absl::StatusOr<BudgetBuffer> Create(MemoryBudget& budget, size_t count) {
     HPS_CHECK(count <= SIZE_MAX / sizeof(T));
     HPS_ASSIGN_OR_RETURN(std::byte * memory, budget.Allocate(count * sizeof(T)));
-    return BudgetBuffer(Memory(memory, Free{&budget, count * sizeof(T)}), count);
+    return BudgetBuffer(memory, {&budget, count * sizeof(T)});
   }
 
   std::span<T> elements() const { return ElementsAs<T>(); }
@@ -72,21 +71,19 @@ class BudgetBuffer {
   template <typename U>
   std::span<U> ElementsAs() const {
     static_assert(std::is_trivially_copyable_v<U> && alignof(U) <= 64);
-    return {static_cast<U*>(static_cast<void*>(memory_.get())), count_ * sizeof(T) / sizeof(U)};
+    const size_t bytes = memory_ == nullptr ? 0 : memory_.get_deleter().bytes;
+    return {static_cast<U*>(static_cast<void*>(memory_.get())), bytes / sizeof(U)};
   }
 
  private:
-  struct Free {
+  struct GiveBack {
+    MemoryBudget* budget;
+    size_t bytes;
     void operator()(std::byte* memory) const { budget->Free(memory, bytes); }
-    MemoryBudget* budget = nullptr;
-    size_t bytes = 0;
   };
-  using Memory = std::unique_ptr<std::byte, Free>;
+  BudgetBuffer(std::byte* memory, const GiveBack& give_back) : memory_(memory, give_back) {}
 
-  BudgetBuffer(Memory memory, size_t count) : memory_(std::move(memory)), count_(count) {}
-
-  Memory memory_;
-  size_t count_ = 0;
+  std::unique_ptr<std::byte, GiveBack> memory_;
 };
 
 }  // namespace hps

@@ -117,23 +117,4 @@ absl::Status ModelVersion::MakeSessions() {
   return absl::OkStatus();
 }
 
-ModelVersionRef& ModelVersionRef::operator=(ModelVersionRef&& other) noexcept {
-  if (this != &other) {
-    Release();
-    version_ = std::exchange(other.version_, nullptr);
-  }
-  return *this;
-}
-
-ModelVersionRef ModelVersionRef::Share() const {
-  if (version_ != nullptr) version_->uses_.fetch_add(1, std::memory_order_relaxed);
-  return ModelVersionRef(version_);
-}
-
-void ModelVersionRef::Release() {
-  ModelVersion* version = std::exchange(version_, nullptr);
-  if (version == nullptr || version->uses_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  const std::unique_ptr<ModelVersion> last(version);
-}
-
 }  // namespace hps

@@ -9,7 +9,6 @@
 // Thread-safe; a slot's session is for the thread that has the slot.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -31,7 +30,6 @@
 namespace hps {
 
 struct Config;
-class ModelVersionRef;
 
 // The most keys of one lookup: [server.batching] keys_max, or fewer where a device takes fewer at
 // once.
@@ -41,6 +39,10 @@ size_t LookupKeysMax(const Config& config, const ModelManager& models);
 // tells the operator that the store has switched to the new tables, so that the old ones take no
 // changes any more.
 absl::Status BehindTheSwitch(const absl::Status& error);
+
+class ModelVersion;
+// Keeps a version alive.
+using ModelVersionRef = std::shared_ptr<ModelVersion>;
 
 class ModelVersion {
  public:
@@ -77,7 +79,6 @@ class ModelVersion {
 
   ModelVersion(const ModelVersion&) = delete;
   ModelVersion& operator=(const ModelVersion&) = delete;
-  ~ModelVersion() = default;  // ModelVersionRef does it
 
   uint64_t number() const { return model_->version(); }
   const std::string& number_text() const { return number_text_; }
@@ -99,8 +100,6 @@ class ModelVersion {
   PredictionSession& prediction_session(size_t slot) { return *prediction_sessions_[slot]; }
 
  private:
-  friend class ModelVersionRef;
-
   int DeviceOf(size_t slot) const;  // -1 = the host
 
   ModelVersion(std::unique_ptr<LoadedModel> model, const Options& options,
@@ -115,31 +114,6 @@ class ModelVersion {
   const std::unique_ptr<Predictor> predictor_;
   std::vector<std::unique_ptr<LookupSession>> sessions_;  // by slot; end before model_
   std::vector<std::unique_ptr<PredictionSession>> prediction_sessions_;  // likewise
-  std::atomic<uint64_t> uses_{1};
-};
-
-// Keeps a version alive. Movable; empty when default-made or moved from.
-class ModelVersionRef {
- public:
-  ModelVersionRef() = default;
-  ModelVersionRef(ModelVersionRef&& other) noexcept
-      : version_(std::exchange(other.version_, nullptr)) {}
-  ModelVersionRef& operator=(ModelVersionRef&& other) noexcept;
-  ~ModelVersionRef() { Release(); }
-
-  ModelVersionRef Share() const;
-  void Release();
-
-  ModelVersion* get() const { return version_; }
-  ModelVersion* operator->() const { return version_; }
-  ModelVersion& operator*() const { return *version_; }
-  explicit operator bool() const { return version_ != nullptr; }
-
- private:
-  friend class ModelVersion;
-  explicit ModelVersionRef(ModelVersion* version) : version_(version) {}
-
-  ModelVersion* version_ = nullptr;
 };
 
 }  // namespace hps

@@ -120,7 +120,7 @@ class StorePredictionModel final : public PredictionModel {
   absl::StatusOr<ModelVersionRef> Version() {
     MutexLock lock(version_mutex_);
     if (!version_.ok()) return version_.status();
-    return version_->Share();
+    return version_;
   }
 
   absl::StatusOr<size_t> TakeSlot(Deadline deadline) {

@@ -175,13 +175,13 @@ std::optional<size_t> MemoryTable::BeginDirectReads() {
   if (!pinning_.region.readable.load(std::memory_order_acquire)) return std::nullopt;
   ReaderPool::Lease lease = readers_.Acquire();
   if (!lease) return std::nullopt;
-  lease.reader().Enter();
+  lease->reader.Enter();
   return readers_.Keep(std::move(lease));
 }
 
 void MemoryTable::EndDirectReads(size_t reads) {
   const ReaderPool::Lease lease = readers_.Resume(reads);
-  lease.reader().Leave();
+  lease->reader.Leave();
 }
 
 absl::StatusOr<FetchCounts> MemoryTable::Fetch(const FetchBatch& batch, Deadline) {
@@ -202,7 +202,7 @@ absl::StatusOr<FetchCounts> MemoryTable::Fetch(const FetchBatch& batch, Deadline
       batch.rows_go_to_device || count * batch.rows.row_bytes > kStreamingBytesMin;
   FetchCounts counts;
   for (size_t begin = 0; begin < count; begin += kGuardKeys) {
-    EpochDomain::Guard guard(lease.reader());
+    EpochDomain::Guard guard(lease->reader);
     fetch_(source, batch, {begin, std::min(count, begin + kGuardKeys)}, streaming, counts);
   }
   return counts;

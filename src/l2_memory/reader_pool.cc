@@ -1,7 +1,5 @@
 #include "l2_memory/reader_pool.h"
 
-#include <utility>
-
 #include "base/macros.h"
 
 namespace hps {
@@ -34,11 +32,11 @@ ReaderPool::Lease ReaderPool::Acquire() {
     }
     return Lease(&place);
   }
-  return Lease(nullptr);
+  return nullptr;
 }
 
 size_t ReaderPool::Keep(Lease lease) {
-  return static_cast<size_t>(std::exchange(lease.place_, nullptr) - places_.get());
+  return static_cast<size_t>(lease.release() - places_.get());
 }
 
 ReaderPool::Lease ReaderPool::Resume(size_t number) { return Lease(&places_[number]); }

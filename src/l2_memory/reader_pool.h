@@ -15,7 +15,15 @@ namespace hps {
 
 class ReaderPool {
  public:
-  class Lease;
+  struct alignas(64) Place {
+    std::atomic<bool> leased{false};
+    bool added = false;  // guarded by `leased`, as the reader is
+    EpochDomain::Reader reader;
+  };
+  struct EndLease {
+    void operator()(Place* place) const { place->leased.store(false, std::memory_order_release); }
+  };
+  using Lease = std::unique_ptr<Place, EndLease>;
 
   // Adds a reader to the domain when more are leased than ever before. REQUIRES: the domain has
   // room for `readers_max`, and no other code adds readers to it.
@@ -31,33 +39,9 @@ class ReaderPool {
   static size_t BytesFor(size_t readers_max) { return readers_max * sizeof(Place); }
 
  private:
-  struct alignas(64) Place {
-    std::atomic<bool> leased{false};
-    bool added = false;  // guarded by `leased`, as the reader is
-    EpochDomain::Reader reader;
-  };
-
   EpochDomain& domain_;
   const size_t readers_max_;
   const std::unique_ptr<Place[]> places_;
-};
-
-class ReaderPool::Lease {
- public:
-  Lease(Lease&& other) noexcept : place_(other.place_) { other.place_ = nullptr; }
-  Lease& operator=(Lease&&) = delete;
-  ~Lease() {
-    if (place_ != nullptr) place_->leased.store(false, std::memory_order_release);
-  }
-
-  explicit operator bool() const { return place_ != nullptr; }
-  EpochDomain::Reader& reader() const { return place_->reader; }
-
- private:
-  friend class ReaderPool;
-  explicit Lease(Place* place) : place_(place) {}
-
-  Place* place_;
 };
 
 }  // namespace hps

@@ -93,26 +93,15 @@ absl::Status RedisSocket::ConnectToNext(int error) {
   while (!untried_.empty()) {
     const SocketAddress next = untried_.back();
     untried_.pop_back();
-    const int descriptor = BeginConnect(next.bytes, next.size);
-    if (descriptor < 0) {
+    Descriptor descriptor(BeginConnect(next.bytes, next.size));
+    if (descriptor.number() < 0) {
       error = errno;
       continue;
     }
-    if (descriptor_ >= 0) close(descriptor_);
-    descriptor_ = descriptor;
+    descriptor_ = std::move(descriptor);
     return absl::OkStatus();
   }
   return SystemError("connect", error);
-}
-
-RedisSocket::RedisSocket(RedisSocket&& other) noexcept
-    : untried_(std::move(other.untried_)),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      is_open_(other.is_open_),
-      tls_(std::move(other.tls_)) {}
-
-RedisSocket::~RedisSocket() {
-  if (descriptor_ >= 0) close(descriptor_);
 }
 
 short RedisSocket::events(short wanted) const {
@@ -130,18 +119,18 @@ absl::Status RedisSocket::FinishConnect() {
 absl::Status RedisSocket::FinishOpen() {
   int error = 0;
   socklen_t size = sizeof(error);
-  if (getsockopt(descriptor_, SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
+  if (getsockopt(descriptor_.number(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
   if (error != 0) return ConnectToNext(error);
   is_open_ = true;
   untried_.clear();
-  if (tls_ != nullptr) tls_->Begin(descriptor_);
+  if (tls_ != nullptr) tls_->Begin(descriptor_.number());
   return absl::OkStatus();
 }
 
 absl::StatusOr<size_t> RedisSocket::Read(char* to, size_t size) {
   if (tls_ != nullptr) return tls_->Read(to, size);
   for (;;) {
-    const ssize_t count = recv(descriptor_, to, size, 0);
+    const ssize_t count = recv(descriptor_.number(), to, size, 0);
     if (count > 0) return static_cast<size_t>(count);
     if (count == 0) return absl::UnavailableError("the server closed the connection");
     if (errno == EAGAIN || errno == EWOULDBLOCK) return 0;
@@ -152,7 +141,7 @@ absl::StatusOr<size_t> RedisSocket::Read(char* to, size_t size) {
 absl::StatusOr<size_t> RedisSocket::Write(std::string_view bytes) {
   if (tls_ != nullptr) return tls_->Write(bytes);
   for (;;) {
-    const ssize_t count = send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const ssize_t count = send(descriptor_.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (count >= 0) return static_cast<size_t>(count);
     if (errno == EAGAIN || errno == EWOULDBLOCK) return 0;
     if (errno != EINTR) return SystemError("write", errno);
@@ -162,7 +151,7 @@ absl::StatusOr<size_t> RedisSocket::Write(std::string_view bytes) {
 bool RedisSocket::is_stale() const {
   if (tls_ != nullptr && tls_->has_bytes()) return true;
   char byte = 0;
-  const ssize_t count = recv(descriptor_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  const ssize_t count = recv(descriptor_.number(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   return count >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
 }
 

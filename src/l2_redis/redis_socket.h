@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/descriptor.h"
 #include "l2_redis/redis_address.h"
 #include "l2_redis/redis_tls.h"
 
@@ -26,13 +27,9 @@ class RedisSocket {
   static absl::StatusOr<RedisSocket> Connect(const RedisAddress& address,
                                              const RedisTlsFiles& tls_files);
 
-  RedisSocket(RedisSocket&& other) noexcept;
-  RedisSocket& operator=(RedisSocket&& other) = delete;
-  ~RedisSocket();
-
   // For poll(): the events to wait for if the caller waits for `wanted`. Until the socket is open,
   // these are `wanted`; the caller has bytes to write then, so `wanted` includes POLLOUT.
-  int descriptor() const { return descriptor_; }
+  int descriptor() const { return descriptor_.number(); }
   short events(short wanted) const;
   // With TLS: its handshake is done, too.
   bool connected() const { return is_open_ && (tls_ == nullptr || tls_->is_done()); }
@@ -65,7 +62,7 @@ class RedisSocket {
   absl::Status FinishOpen();
 
   std::vector<SocketAddress> untried_;  // the next one is the last
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   bool is_open_ = false;
   std::unique_ptr<RedisTls> tls_;  // null: without
 };

@@ -281,7 +281,7 @@ absl::StatusOr<FetchCounts> FetchRows(const FamilyPin& pin, const FetchBatch& ba
     if (found.ok()) ReportLostPages(family, *found);
     return found;
   }
-  const FetchScratchPool::Lease scratch(pin.database().scratches());
+  const FetchScratchPool::Lease scratch = pin.database().scratches().Acquire();
   if (!scratch) {
     std::fill(batch.outcomes.begin(), batch.outcomes.end(), FetchOutcome::kMiss);
     return OutOfMemory("fetch: out of memory for scratch");

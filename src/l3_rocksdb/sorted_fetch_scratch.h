@@ -33,42 +33,35 @@ struct FetchScratch {
 // returned.
 class FetchScratchPool {
  public:
-  class Lease {
-   public:
-    explicit Lease(FetchScratchPool& pool) : pool_(pool), scratch_(pool.Take()) {}
-    ~Lease() { pool_.Return(std::move(scratch_)); }
-    Lease(const Lease&) = delete;
-    Lease& operator=(const Lease&) = delete;
-    // False if there was no memory for a buffer.
-    explicit operator bool() const { return scratch_ != nullptr; }
-    FetchScratch& operator*() const { return *scratch_; }
-
-   private:
-    FetchScratchPool& pool_;
-    std::unique_ptr<FetchScratch> scratch_;
+  struct GiveBack {
+    FetchScratchPool* pool = nullptr;
+    void operator()(FetchScratch* scratch) const { pool->Return(scratch); }
   };
+  using Lease = std::unique_ptr<FetchScratch, GiveBack>;
 
   FetchScratchPool() {
     MutexLock lock(mutex_);
     free_.reserve(kFetchScratchesMax);
   }
 
- private:
-  std::unique_ptr<FetchScratch> Take() {
+  // Null if there was no memory for a buffer.
+  Lease Acquire() {
     {
       MutexLock lock(mutex_);
       if (!free_.empty()) {
-        std::unique_ptr<FetchScratch> scratch = std::move(free_.back());
+        FetchScratch* const scratch = free_.back().release();
         free_.pop_back();
-        return scratch;
+        return Lease(scratch, {this});
       }
     }
-    return std::unique_ptr<FetchScratch>(new (std::nothrow) FetchScratch);
+    return Lease(new (std::nothrow) FetchScratch, {this});
   }
-  void Return(std::unique_ptr<FetchScratch> scratch) {
+
+ private:
+  void Return(FetchScratch* returned) {
+    std::unique_ptr<FetchScratch> scratch(returned);
     MutexLock lock(mutex_);
-    if (scratch != nullptr && free_.size() < kFetchScratchesMax)
-      free_.push_back(std::move(scratch));
+    if (free_.size() < kFetchScratchesMax) free_.push_back(std::move(scratch));
   }
 
   Mutex mutex_;

@@ -255,19 +255,8 @@ void LiveModel::Reclaim() {
   if (HasReclaimable()) PostReclaim();
 }
 
-SnapshotPin& SnapshotPin::operator=(SnapshotPin&& other) noexcept {
-  if (this != &other) {
-    Release();
-    state_ = std::exchange(other.state_, nullptr);
-    snapshot_ = std::exchange(other.snapshot_, nullptr);
-  }
-  return *this;
-}
-
-void SnapshotPin::Release() {
-  if (state_ == nullptr) return;
-  LiveModel* state = std::exchange(state_, nullptr);
-  std::exchange(snapshot_, nullptr)->pins_.fetch_sub(1, std::memory_order_acq_rel);
+void SnapshotPin::Unpin::operator()(const ModelSnapshot* snapshot) const {
+  snapshot->pins_.fetch_sub(1, std::memory_order_acq_rel);
   state->OnGuardEnded();
 }
 

@@ -159,31 +159,28 @@ class SnapshotPin {
   SnapshotPin() = default;
   explicit SnapshotPin(const LiveModel::Guard& guard)
       : SnapshotPin(&guard.state(), &guard.snapshot()) {}  // the guard's end orders it
-  SnapshotPin(SnapshotPin&& other) noexcept
-      : state_(std::exchange(other.state_, nullptr)),
-        snapshot_(std::exchange(other.snapshot_, nullptr)) {}
-  SnapshotPin& operator=(SnapshotPin&& other) noexcept;
-  ~SnapshotPin() { Release(); }
 
-  void Release();
+  void Release() { snapshot_.reset(); }
 
   // Another pin of the same snapshot.
-  SnapshotPin Share() const { return SnapshotPin(state_, snapshot_); }
+  SnapshotPin Share() const { return SnapshotPin(state(), snapshot()); }
 
-  LiveModel* state() const { return state_; }
-  const ModelSnapshot* snapshot() const { return snapshot_; }  // null when empty
+  LiveModel* state() const { return snapshot_.get_deleter().state; }
+  const ModelSnapshot* snapshot() const { return snapshot_.get(); }  // null when empty
 
  private:
   friend class LiveModel;
 
+  struct Unpin {
+    LiveModel* state;
+    void operator()(const ModelSnapshot* snapshot) const;
+  };
   // REQUIRES: the snapshot can't go away meanwhile.
-  SnapshotPin(LiveModel* state, const ModelSnapshot* snapshot)
-      : state_(state), snapshot_(snapshot) {
+  SnapshotPin(LiveModel* state, const ModelSnapshot* snapshot) : snapshot_(snapshot, {state}) {
     if (snapshot_ != nullptr) snapshot_->pins_.fetch_add(1, std::memory_order_relaxed);
   }
 
-  LiveModel* state_ = nullptr;
-  const ModelSnapshot* snapshot_ = nullptr;
+  std::unique_ptr<const ModelSnapshot, Unpin> snapshot_;
 };
 
 }  // namespace hps

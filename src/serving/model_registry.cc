@@ -69,25 +69,19 @@ absl::StatusOr<SwitchLease> ModelRegistry::BlockWriters(const std::string& model
         absl::StrCat("the applier of table '", *access.writing.begin(),
                      "' did not finish its change in time; the current tables stay: try again")));
   }
-  return SwitchLease(this, model);
+  return SwitchLease(this, {model});
 }
 
-void ModelRegistry::EndWrite(const std::string& model, const std::string& table) {
+void ModelRegistry::EndWrite(const std::string& table) {
   MutexLock lock(mutex_);
-  access_[model].writing.erase(table);
+  access_[ModelOf(table)].writing.erase(table);
   changed_.NotifyAll();
 }
 
-void ModelRegistry::EndSwitch(const std::string& model) {
-  MutexLock lock(mutex_);
-  access_[model].switching = false;
-  changed_.NotifyAll();
-}
-
-WriteLease::~WriteLease() {
-  if (registry_ == nullptr) return;
-  live_ = nullptr;  // may be the last reference to a replaced table
-  registry_->EndWrite(ModelOf(table_), table_);
+void EndSwitch::operator()(ModelRegistry* registry) const {
+  MutexLock lock(registry->mutex_);
+  registry->access_[model].switching = false;
+  registry->changed_.NotifyAll();
 }
 
 }  // namespace hps

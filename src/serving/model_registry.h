@@ -13,7 +13,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -26,8 +25,14 @@
 
 namespace hps {
 
+class ModelRegistry;
 class WriteLease;
-class SwitchLease;
+struct EndSwitch {
+  std::string model;
+  void operator()(ModelRegistry* registry) const;
+};
+// Keeps the writers of a model's tables out.
+using SwitchLease = std::unique_ptr<ModelRegistry, EndSwitch>;
 
 class ModelRegistry {
  public:
@@ -55,7 +60,7 @@ class ModelRegistry {
 
  private:
   friend class WriteLease;
-  friend class SwitchLease;
+  friend struct EndSwitch;
 
   // Who uses the tables of one model.
   struct Access {
@@ -63,8 +68,7 @@ class ModelRegistry {
     bool switching = false;         // set as soon as a switch waits, so that writers let it pass
   };
 
-  void EndWrite(const std::string& model, const std::string& table);
-  void EndSwitch(const std::string& model);
+  void EndWrite(const std::string& table);
 
   EpochDomain& domain_;
   Executor& reclaim_executor_;
@@ -74,46 +78,22 @@ class ModelRegistry {
   std::map<std::string, Access> access_ HPS_GUARDED_BY(mutex_);
 };
 
-// The right to write one table. Movable; its end lets the next writer or switch in.
+// The right to write one table. Its end lets the next writer or switch in.
 class WriteLease {
  public:
-  WriteLease(WriteLease&& other) noexcept
-      : registry_(std::exchange(other.registry_, nullptr)),
-        table_(std::move(other.table_)),
-        live_(std::move(other.live_)) {}
-  WriteLease& operator=(WriteLease&&) = delete;
-  ~WriteLease();
-
   // Null if the table is not loaded: it is then written in level 3 only.
   const std::shared_ptr<LiveTable>& live() const { return live_; }
 
  private:
   friend class ModelRegistry;
-  WriteLease(ModelRegistry* registry, std::string table)
-      : registry_(registry), table_(std::move(table)) {}
+  struct EndWrite {
+    std::string table;
+    void operator()(ModelRegistry* registry) const { registry->EndWrite(table); }
+  };
+  WriteLease(ModelRegistry* registry, const std::string& table) : registry_(registry, {table}) {}
 
-  ModelRegistry* registry_;
-  std::string table_;
-  std::shared_ptr<LiveTable> live_;
-};
-
-// Keeps the writers of a model's tables out. Movable.
-class SwitchLease {
- public:
-  SwitchLease(SwitchLease&& other) noexcept
-      : registry_(std::exchange(other.registry_, nullptr)), model_(std::move(other.model_)) {}
-  SwitchLease& operator=(SwitchLease&&) = delete;
-  ~SwitchLease() {
-    if (registry_ != nullptr) registry_->EndSwitch(model_);
-  }
-
- private:
-  friend class ModelRegistry;
-  SwitchLease(ModelRegistry* registry, std::string model)
-      : registry_(registry), model_(std::move(model)) {}
-
-  ModelRegistry* registry_;
-  std::string model_;
+  std::unique_ptr<ModelRegistry, EndWrite> registry_;
+  std::shared_ptr<LiveTable> live_;  // ends first: it may be the last reference
 };
 
 }  // namespace hps

@@ -36,7 +36,7 @@ OpenStores& Stores() {
 
 ModelVersionRef ServedModel::version() const {
   MutexLock lock(mutex_);
-  return version_.Share();
+  return version_;
 }
 
 absl::StatusOr<SharedStore::Use> SharedStore::Acquire(const std::string& configuration,
@@ -61,14 +61,13 @@ absl::StatusOr<SharedStore::Use> SharedStore::Acquire(const std::string& configu
   return Use(entry.store.get());
 }
 
-SharedStore::Use::~Use() {
-  if (store_ == nullptr) return;
+void SharedStore::EndUse::operator()(SharedStore* store) const {
   OpenStores& stores = Stores();
   MutexLock lock(stores.mutex);
   for (auto entry = stores.by_path.begin(); entry != stores.by_path.end(); ++entry) {
-    if (entry->second.store.get() != store_) continue;
+    if (entry->second.store.get() != store) continue;
     if (--entry->second.uses > 0) return;
-    store_->store_->models().StopPreloading();
+    store->store_->models().StopPreloading();
     stores.by_path.erase(entry);
     return;
   }
@@ -112,7 +111,7 @@ void SharedStore::Unload(ServedModel& model) {
   std::erase(models_, &model);
   {
     MutexLock lock(model.mutex_);
-    model.version_.Release();
+    model.version_.reset();
   }
   if (!IsServed(model.name())) {
     const absl::Status unloaded = store_->models().Unload(model.name(), kUnloadWaitMax);

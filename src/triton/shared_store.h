@@ -46,24 +46,10 @@ class SharedStore {
  public:
   // Opens the store of a configuration file with the first use in this process; the last one
   // closes it. Errors: those of LoadConfig and of Store::Open, which name the file.
-  class Use {
-   public:
-    Use() = default;
-    Use(Use&& other) noexcept : store_(std::exchange(other.store_, nullptr)) {}
-    Use& operator=(Use&& other) noexcept {
-      std::swap(store_, other.store_);
-      return *this;
-    }
-    ~Use();
-
-    SharedStore* operator->() const { return store_; }
-
-   private:
-    friend class SharedStore;
-    explicit Use(SharedStore* store) : store_(store) {}
-
-    SharedStore* store_ = nullptr;
+  struct EndUse {
+    void operator()(SharedStore* store) const;
   };
+  using Use = std::unique_ptr<SharedStore, EndUse>;
   // `mode`: kServe, or kReadOnly beside another process that has the store.
   static absl::StatusOr<Use> Acquire(const std::string& configuration, OpenMode mode);
 

@@ -49,29 +49,15 @@ absl::Status SystemError(const std::string& what) {
 
 }  // namespace
 
-FileLock::FileLock(FileLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-FileLock& FileLock::operator=(FileLock&& other) noexcept {
-  if (this != &other) {
-    if (descriptor_ >= 0) close(descriptor_);
-    descriptor_ = std::exchange(other.descriptor_, -1);
-  }
-  return *this;
-}
-
-FileLock::~FileLock() {
-  if (descriptor_ >= 0) close(descriptor_);
-}
-
 absl::StatusOr<FileLock> FileLock::Take(const std::string& file, int byte, Deadline deadline) {
   FileLock lock(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (lock.descriptor_ < 0) return SystemError(absl::StrCat("lock file '", file, "'"));
+  if (lock.descriptor_.number() < 0) return SystemError(absl::StrCat("lock file '", file, "'"));
   // Another user who may write to the store may be the next to lock it.
   const std::string store = std::filesystem::path(file).parent_path();
   GiveToStoreOwner(store, file, GiveFiles::kNone).IgnoreError();
   for (;;) {
     struct flock range = Range(byte);
-    if (fcntl(lock.descriptor_, F_OFD_SETLK, &range) == 0) return lock;
+    if (fcntl(lock.descriptor_.number(), F_OFD_SETLK, &range) == 0) return lock;
     if (errno != EAGAIN && errno != EACCES && errno != EINTR)
       return SystemError(absl::StrCat("lock file '", file, "'"));
     if (RealClock().Now() >= deadline)
@@ -83,12 +69,12 @@ absl::StatusOr<FileLock> FileLock::Take(const std::string& file, int byte, Deadl
 absl::StatusOr<bool> FileLock::IsHeld(const std::string& file, int byte) {
   const FileLock opened(open(file.c_str(), O_RDONLY | O_CLOEXEC));
   const std::string what = absl::StrCat("lock file '", file, "'");
-  if (opened.descriptor_ < 0) {
+  if (opened.descriptor_.number() < 0) {
     if (errno == ENOENT) return false;
     return SystemError(what);
   }
   struct flock range = Range(byte);
-  if (fcntl(opened.descriptor_, F_OFD_GETLK, &range) != 0) return SystemError(what);
+  if (fcntl(opened.descriptor_.number(), F_OFD_GETLK, &range) != 0) return SystemError(what);
   return range.l_type != F_UNLCK;
 }
 

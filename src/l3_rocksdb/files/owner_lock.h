@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "l3_rocksdb/options.h"
 
 namespace hps {
@@ -18,9 +19,6 @@ namespace hps {
 class FileLock {
  public:
   FileLock() = default;
-  FileLock(FileLock&& other) noexcept;
-  FileLock& operator=(FileLock&& other) noexcept;
-  ~FileLock();
 
   // Creates the file if it is missing. Waits for another holder until `deadline`. Errors:
   // UNAVAILABLE (held by another process), PERMISSION_DENIED, RESOURCE_EXHAUSTED, NOT_FOUND.
@@ -31,11 +29,11 @@ class FileLock {
   // is free.
   static absl::StatusOr<bool> IsHeld(const std::string& file, int byte);
 
-  bool held() const { return descriptor_ >= 0; }
+  bool held() const { return descriptor_.number() >= 0; }
 
  private:
   explicit FileLock(int descriptor) : descriptor_(descriptor) {}
-  int descriptor_ = -1;
+  Descriptor descriptor_;
 };
 
 // The exclusive right to write to a store.

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "base/mutex.h"
@@ -21,8 +22,11 @@ inline constexpr uint64_t kSpaceReserveBytes = uint64_t{1} << 20;
 
 class SpaceReserve {
  public:
-  // The reserve stays deleted while a loan lives. Movable.
-  class Loan;
+  struct EndLoan {
+    void operator()(SpaceReserve* reserve) const { reserve->Return(); }
+  };
+  // The reserve stays deleted while a loan lives.
+  using Loan = std::unique_ptr<SpaceReserve, EndLoan>;
 
   // `env` and `guard` must outlive the reserve.
   SpaceReserve(rocksdb::Env* env, const std::string& store, const SpaceGuard& guard);
@@ -41,30 +45,6 @@ class SpaceReserve {
   const SpaceGuard& guard_;
   Mutex mutex_;
   size_t loan_count_ HPS_GUARDED_BY(mutex_) = 0;
-};
-
-class SpaceReserve::Loan {
- public:
-  Loan() = default;
-  Loan(Loan&& other) noexcept : reserve_(other.reserve_) { other.reserve_ = nullptr; }
-  Loan& operator=(Loan&& other) noexcept {
-    if (this == &other) return *this;
-    Return();
-    reserve_ = other.reserve_;
-    other.reserve_ = nullptr;
-    return *this;
-  }
-  ~Loan() { Return(); }
-
- private:
-  friend class SpaceReserve;
-  explicit Loan(SpaceReserve* reserve) : reserve_(reserve) {}
-  void Return() {
-    if (reserve_ != nullptr) reserve_->Return();
-    reserve_ = nullptr;
-  }
-
-  SpaceReserve* reserve_ = nullptr;
 };
 
 }  // namespace hps

@@ -23,7 +23,7 @@ bool Admission::Take(Counter& counter, uint64_t amount, uint64_t max) {
 }
 
 absl::Status Admission::Reserve(uint64_t key_count, uint64_t byte_count, Reservation* reservation) {
-  reservation->Release();
+  reservation->reset();
   if (key_count > limits_.keys_max) {
     return absl::OutOfRangeError(absl::StrCat("the request asks for ", key_count,
                                               " keys; [server] keys_in_flight_max is ",
@@ -48,39 +48,22 @@ absl::Status Admission::Reserve(uint64_t key_count, uint64_t byte_count, Reserva
     keys_.fetch_sub(key_count, std::memory_order_relaxed);
     return Full("bytes in flight");
   }
-  reservation->admission_ = this;
-  reservation->call_count_ = 1;
-  reservation->key_count_ = key_count;
-  reservation->byte_count_ = byte_count;
+  *reservation =
+      Reservation(this, {.call_count = 1, .key_count = key_count, .byte_count = byte_count});
   return absl::OkStatus();
 }
 
 absl::Status Admission::ReserveBytes(uint64_t byte_count, Reservation* reservation) {
-  reservation->Release();
+  reservation->reset();
   if (!Take(bytes_, byte_count, limits_.bytes_max)) return Full("bytes in flight");
-  reservation->admission_ = this;
-  reservation->call_count_ = reservation->key_count_ = 0;
-  reservation->byte_count_ = byte_count;
+  *reservation = Reservation(this, {.byte_count = byte_count});
   return absl::OkStatus();
 }
 
-Admission::Reservation& Admission::Reservation::operator=(Reservation&& other) noexcept {
-  if (this != &other) {
-    Release();
-    admission_ = std::exchange(other.admission_, nullptr);
-    call_count_ = other.call_count_;
-    key_count_ = other.key_count_;
-    byte_count_ = other.byte_count_;
-  }
-  return *this;
-}
-
-void Admission::Reservation::Release() {
-  Admission* admission = std::exchange(admission_, nullptr);
-  if (admission == nullptr) return;
-  admission->keys_.fetch_sub(key_count_, std::memory_order_relaxed);
-  admission->bytes_.fetch_sub(byte_count_, std::memory_order_relaxed);
-  admission->calls_.fetch_sub(call_count_, std::memory_order_relaxed);
+void Admission::GiveBack::operator()(Admission* admission) const {
+  admission->keys_.fetch_sub(key_count, std::memory_order_relaxed);
+  admission->bytes_.fetch_sub(byte_count, std::memory_order_relaxed);
+  admission->calls_.fetch_sub(call_count, std::memory_order_relaxed);
 }
 
 }  // namespace hps::server

@@ -7,7 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <utility>
+#include <memory>
 
 #include "absl/status/status.h"
 
@@ -25,7 +25,13 @@ class Admission {
     uint64_t calls_max = 0;
     uint64_t connection_bytes = 0;  // of bytes_max, that each call's own connection holds
   };
-  class Reservation;
+  struct GiveBack {
+    uint64_t call_count = 0;
+    uint64_t key_count = 0;
+    uint64_t byte_count = 0;
+    void operator()(Admission* admission) const;
+  };
+  using Reservation = std::unique_ptr<Admission, GiveBack>;  // one call's share
 
   explicit Admission(const Limits& limits) : limits_(limits) {}
   Admission(const Admission&) = delete;
@@ -52,30 +58,6 @@ class Admission {
   Counter keys_ = 0;
   Counter bytes_ = 0;
   Counter calls_ = 0;
-};
-
-// One call's share; given back when it dies. Movable; empty when default-made or moved from.
-class Admission::Reservation {
- public:
-  Reservation() = default;
-  Reservation(Reservation&& other) noexcept
-      : admission_(std::exchange(other.admission_, nullptr)),
-        call_count_(other.call_count_),
-        key_count_(other.key_count_),
-        byte_count_(other.byte_count_) {}
-  Reservation& operator=(Reservation&& other) noexcept;
-  ~Reservation() { Release(); }
-
-  void Release();
-  bool empty() const { return admission_ == nullptr; }
-
- private:
-  friend class Admission;
-
-  Admission* admission_ = nullptr;
-  uint64_t call_count_ = 0;
-  uint64_t key_count_ = 0;
-  uint64_t byte_count_ = 0;
 };
 
 }  // namespace hps::server

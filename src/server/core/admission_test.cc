@@ -16,7 +16,7 @@ TEST(AdmissionTest, TakesAndGivesBack) {
   Admission::Reservation b;
   ASSERT_TRUE(admission.Reserve(10, 60, &a).ok());
   EXPECT_EQ(admission.Reserve(1, 1, &b).code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_TRUE(b.empty());
+  EXPECT_EQ(b, nullptr);
   EXPECT_EQ(admission.calls_in_flight(), 1u);
   ASSERT_TRUE(admission.Reserve(0, 40, &b).ok());
   Admission::Reservation c;
@@ -24,8 +24,8 @@ TEST(AdmissionTest, TakesAndGivesBack) {
   EXPECT_EQ(admission.keys_in_flight(), 10u);
   EXPECT_EQ(admission.bytes_in_flight(), 100u);
   c = std::move(a);
-  EXPECT_TRUE(a.empty());  // NOLINT(bugprone-use-after-move): moved from is empty
-  c.Release();
+  EXPECT_EQ(a, nullptr);  // NOLINT(bugprone-use-after-move): moved from is empty
+  c.reset();
   EXPECT_EQ(admission.keys_in_flight(), 0u);
   EXPECT_EQ(admission.bytes_in_flight(), 40u);
   EXPECT_EQ(admission.calls_in_flight(), 1u);
@@ -68,7 +68,7 @@ TEST(AdmissionTest, BytesOfNoCallAreBytesAllTheSame) {
   EXPECT_EQ(admission.bytes_in_flight(), 60u);
   EXPECT_EQ(admission.calls_in_flight(), 0u);
   b = std::move(a);
-  b.Release();
+  b.reset();
   EXPECT_EQ(admission.bytes_in_flight(), 0u);
 }
 

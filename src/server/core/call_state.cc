@@ -39,8 +39,8 @@ void CallState::Reset() {
   answered = is_late = false;
   cancelled.store(false, std::memory_order_relaxed);
   slot = kNoSlot;
-  version.Release();
-  reservation.Release();
+  version.reset();
+  reservation.reset();
   plan.Clear();
   model = nullptr;
 }
@@ -54,7 +54,7 @@ void CallState::Finish(const absl::Status& status) {
     model->counters.CountStage(Stage::kLookup, done_at - started_at);
   }
   model->counters.CountCall(status.ok(), plan.key_count, done_at - arrival);
-  version.Release();  // the rows are there: a slow client holds no tables
+  version.reset();  // the rows are there: a slow client holds no tables
   call->OnDone(status);
 }
 

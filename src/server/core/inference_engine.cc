@@ -65,8 +65,8 @@ absl::Status InferenceEngine::Prepare(InferenceCall& call) {
   }
   CountRefusal(status);
   call.outputs.clear();
-  prepared.version.Release();
-  prepared.reservation.Release();
+  prepared.version.reset();
+  prepared.reservation.reset();
   prepared.plan.Clear();
   return status;
 }
@@ -190,7 +190,7 @@ void InferenceEngine::Do(BatchQueue::Work work) {
 }
 
 void InferenceEngine::RunBatch(size_t slot, CallList calls) {
-  const ModelVersionRef version = calls.head()->version.Share();
+  const ModelVersionRef version = calls.head()->version;
   ModelCounters& counters = calls.head()->model->counters;
   const size_t call_count = calls.size();
   counters.CountBatch(call_count);

@@ -299,7 +299,7 @@ void HttpCall::ReleaseRequest() {
   decoder_.Reset();
   unpacked_ = CodedBytes();
   body_ = {};
-  share_.Release();
+  share_.reset();
 }
 
 void HttpCall::End() {

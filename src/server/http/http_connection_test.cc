@@ -153,7 +153,7 @@ TEST_F(ConnectionTest, PacksOnlyWhereThereIsRoomForThat) {
   ASSERT_TRUE(inference_.admission.ReserveBytes(uint64_t{1} << 20, &taken).ok());
   EXPECT_FALSE(packs(request));
   EXPECT_FALSE(packs(page));
-  taken.Release();
+  taken.reset();
   EXPECT_TRUE(packs(request));
   EXPECT_TRUE(packs(page));
   EXPECT_TRUE(AwaitConnections(0));

@@ -89,7 +89,7 @@ bool HttpResponseWriter::Pack(Coding coding, uint64_t bytes_max) {
   if (!inference_.ReserveBytes(BufferPool::LentFor(bytes_max), &packed_share_).ok()) return false;
   absl::StatusOr<CodedBytes> packed = Deflate(coding, pieces_, bytes_max, pool_);
   if (!packed.ok()) {
-    packed_share_.Release();
+    packed_share_.reset();
     return false;
   }
   packed_ = *std::move(packed);
@@ -117,7 +117,7 @@ IoState HttpResponseWriter::Write(Transport& transport) {
 
 void HttpResponseWriter::Clear() {
   packed_ = CodedBytes();
-  packed_share_.Release();
+  packed_share_.reset();
   page_ = Page();
   ClearTensorList(&pieces_);
   ClearTensorList(&unsent_);

@@ -21,21 +21,6 @@ absl::Status Refused() {
 
 void BufferPool::Free::operator()(std::byte* memory) const { std::free(memory); }
 
-BufferPool::Lease& BufferPool::Lease::operator=(Lease&& other) noexcept {
-  if (this != &other) {
-    Release();
-    pool_ = std::exchange(other.pool_, nullptr);
-    bytes_ = std::exchange(other.bytes_, std::span<std::byte>());
-    use_ = other.use_;
-  }
-  return *this;
-}
-
-void BufferPool::Lease::Release() {
-  if (pool_ == nullptr) return;
-  std::exchange(pool_, nullptr)->Return(std::exchange(bytes_, std::span<std::byte>()), use_);
-}
-
 BufferPool::~BufferPool() {
   HPS_CHECK(lent_bytes() == 0);
   MutexLock lock(mutex_);
@@ -73,7 +58,7 @@ absl::StatusOr<BufferPool::Lease> BufferPool::Acquire(size_t bytes, Use use) {
   if (!Count(size, use)) return Refused();
   Memory memory = TakeKept(index);
   if (memory == nullptr) memory.reset(static_cast<std::byte*>(std::aligned_alloc(64, size)));
-  if (memory != nullptr) return Lease(this, {memory.release(), size}, use);
+  if (memory != nullptr) return Lease(memory.release(), {this, size, use});
   Uncount(size, use);
   return Refused();
 }

@@ -21,7 +21,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -45,25 +44,24 @@ class BufferPool {
   class Lease {
    public:
     Lease() = default;
-    Lease(Lease&& other) noexcept
-        : pool_(std::exchange(other.pool_, nullptr)),
-          bytes_(std::exchange(other.bytes_, std::span<std::byte>())),
-          use_(other.use_) {}
-    Lease& operator=(Lease&& other) noexcept;
-    ~Lease() { Release(); }
 
-    void Release();
-    std::span<std::byte> bytes() const { return bytes_; }
-    bool empty() const { return bytes_.empty(); }
+    void Release() { memory_.reset(); }
+    std::span<std::byte> bytes() const {
+      return {memory_.get(), empty() ? 0 : memory_.get_deleter().bytes};
+    }
+    bool empty() const { return memory_ == nullptr; }
 
    private:
     friend class BufferPool;
-    Lease(BufferPool* pool, std::span<std::byte> bytes, Use use)
-        : pool_(pool), bytes_(bytes), use_(use) {}
+    struct GiveBack {
+      BufferPool* pool;
+      size_t bytes;
+      Use use;
+      void operator()(std::byte* memory) const { pool->Return({memory, bytes}, use); }
+    };
+    Lease(std::byte* memory, const GiveBack& give_back) : memory_(memory, give_back) {}
 
-    BufferPool* pool_ = nullptr;
-    std::span<std::byte> bytes_;
-    Use use_ = Use::kAnswer;
+    std::unique_ptr<std::byte, GiveBack> memory_;
   };
 
   explicit BufferPool(const Limits& limits) : limits_(limits) {}

@@ -121,7 +121,7 @@ void ServedConnection::Wake() { connection_server_.Wake(*this); }
 
 void ServedConnection::EndConnection() {
   SetDeadline(kNoDeadline);
-  tls_bytes_.Release();
+  tls_bytes_.reset();
   is_closed_ = true;
 }
 
