@@ -121,7 +121,7 @@ CHOSEN_BY_THE_BUILD = {"${HPS_LEVEL1}": ["l1_gpu", "absent"],
                        "${HPS_DENSE}": ["network_cpu", "absent"],
                        "${HPS_DENSE_DEVICE}": ["network_gpu", "absent"]}
 # Folders of several targets, or of one with another name: target -> folder.
-FOLDER_OF_TARGET = {"predict": "inference"} | {
+FOLDER_OF_TARGET = {"predict": "inference", "tls": "base"} | {
     f"no_{part}": "absent" for part in ("gpu", "redis", "dense", "dense_gpu", "kafka", "grpc")}
 
 TEST_FILE = re.compile(r"(_test\.(cc|cu)|/test_\w+\.(h|cuh|cc|cu)|_world\.h|"
@@ -148,7 +148,7 @@ THIRD_PARTY = {
     "librdkafka": (r"librdkafka/", r"PkgConfig::RDKAFKA", {"update_kafka"}),
     "Boost": (r"boost/", r"Boost::", {"server_http"}),
     "OpenSSL": (r"openssl/", r"OpenSSL::",
-                {"server_core", "server_net", "server_http", "l2_redis", "cli"}),
+                {"base", "server_core", "server_net", "server_http", "l2_redis", "cli"}),
     "zlib": (r"zlib\.h", r"ZLIB::", {"server_net"}),
     "simdjson": (r"simdjson", r"(PkgConfig::SIMDJSON|simdjson::)", {"server_http"}),
     "gRPC": (r"(grpc|grpcpp)/|(\w+/)*\w+\.grpc\.pb\.h", r"gRPC::", {"server_grpc"}),

@@ -187,7 +187,7 @@ TESTED_BY = {
     "src/server/http/credentials_test.cc": ["src/server/net/tls", "src/server/net/transport"],
     "src/server/pages/metrics_test.cc": ["snapshot"],
     "src/l2_redis/redis_faults_test.cc": [
-        "exchange", "redis_connection", "redis_node", "redis_socket"],
+        "exchange", "redis_connection", "redis_node"],
     "src/update/kafka/kafka_source_test.cc": ["message_arrival", "topic_watcher"],
     "src/network/cpu/openvino_network_test.cc": ["dense_network"],
     "tests/cli/serve_test.py": ["src/server/server"],

@@ -36,6 +36,15 @@ std::string RunIdOf(std::string_view info) {
 
 }  // namespace
 
+absl::StatusOr<TlsConnection> NewRedisTls(const RedisCredentials& credentials,
+                                          const std::string& host) {
+  if (!credentials.tls.has_value()) return nullptr;
+  const std::string& name = credentials.tls_server_name;
+  absl::StatusOr<TlsConnection> made = NewTlsClient(*credentials.tls, name.empty() ? host : name);
+  if (made.ok() || absl::IsResourceExhausted(made.status())) return made;
+  return absl::FailedPreconditionError(made.status().message());
+}
+
 absl::StatusOr<std::unique_ptr<RedisConnection>> RedisConnection::Begin(
     const RedisAddress& address, const RedisCredentials& credentials) {
   std::string handshake;
@@ -54,27 +63,31 @@ absl::StatusOr<std::unique_ptr<RedisConnection>> RedisConnection::Begin(
     AppendCommand({"READONLY"}, handshake);
   }
   AppendCommand({"INFO", "server"}, handshake);
-  HPS_ASSIGN_OR_RETURN(RedisSocket socket, RedisSocket::Connect(address, credentials.tls));
+  HPS_ASSIGN_OR_RETURN(TlsConnection tls, NewRedisTls(credentials, address.host));
+  const bool is_unix = !address.unix_path.empty();
+  HPS_ASSIGN_OR_RETURN(auto socket, ClientSocket::Connect(
+                                        is_unix ? address.unix_path : address.host,
+                                        is_unix ? "" : absl::StrCat(address.port), std::move(tls)));
   return std::unique_ptr<RedisConnection>(
       new RedisConnection(std::move(socket), std::move(handshake), replies));
 }
 
-RedisConnection::RedisConnection(RedisSocket socket, std::string handshake,
+RedisConnection::RedisConnection(std::unique_ptr<ClientSocket> socket, std::string handshake,
                                  size_t handshake_replies)
     : socket_(std::move(socket)),
       out_(std::move(handshake)),
       handshake_replies_(handshake_replies) {}
 
 short RedisConnection::events() const {
-  return socket_.events(static_cast<short>(out_sent_ < out_.size() ? POLLIN | POLLOUT : POLLIN));
+  return socket_->events(static_cast<short>(out_sent_ < out_.size() ? POLLIN | POLLOUT : POLLIN));
 }
 
 absl::Status RedisConnection::Advance(ReplySink& sink) {
-  if (!socket_.connected()) {
+  if (!socket_->connected()) {
     std::array<pollfd, 1> writable = {pollfd{.fd = descriptor(), .events = POLLOUT}};
     if (poll(writable.data(), 1, 0) <= 0) return absl::OkStatus();
-    HPS_RETURN_IF_ERROR(socket_.FinishConnect());
-    if (!socket_.connected()) return absl::OkStatus();
+    HPS_RETURN_IF_ERROR(socket_->FinishConnect());
+    if (!socket_->connected()) return absl::OkStatus();
   }
   HPS_RETURN_IF_ERROR(Flush());
   return Receive(sink);
@@ -83,7 +96,7 @@ absl::Status RedisConnection::Advance(ReplySink& sink) {
 absl::Status RedisConnection::Flush() {
   while (out_sent_ < out_.size()) {
     HPS_ASSIGN_OR_RETURN(const size_t count,
-                         socket_.Write(std::string_view(out_).substr(out_sent_)));
+                         socket_->Write(std::string_view(out_).substr(out_sent_)));
     if (count == 0) return absl::OkStatus();
     out_sent_ += count;
   }
@@ -95,16 +108,18 @@ absl::Status RedisConnection::Flush() {
 absl::Status RedisConnection::Receive(ReplySink& sink) {
   std::array<char, kReadBytes> bytes;
   for (;;) {
-    HPS_ASSIGN_OR_RETURN(const size_t count, socket_.Read(bytes.data(), bytes.size()));
-    if (count == 0) return absl::OkStatus();
-    const std::string_view arrived(bytes.data(), count);
+    const absl::StatusOr<size_t> count = socket_->Read(bytes.data(), bytes.size());
+    // After the handshake an alert of TLS is no other error than its loss with the connection.
+    if (!count.ok()) return absl::UnavailableError(count.status().message());
+    if (*count == 0) return absl::OkStatus();
+    const std::string_view arrived(bytes.data(), *count);
     if (ready_) {
       HPS_RETURN_IF_ERROR(reader_.Feed(arrived, sink));
     } else {
       HPS_RETURN_IF_ERROR(reader_.Feed(arrived, handshake_));
       HPS_RETURN_IF_ERROR(FinishHandshake());
     }
-    if (socket_.is_drained(count, bytes.size())) return absl::OkStatus();
+    if (socket_->is_drained(*count, bytes.size())) return absl::OkStatus();
   }
 }
 

@@ -76,18 +76,24 @@ class RedisLossyTier final : public LossyTier {
   const RedisConfig config_;
 };
 
-RedisTlsFiles TlsFilesOf(const RedisConfig& config) {
-  return {.enabled = config.tls,
-          .ca = config.tls_ca,
-          .certificate = config.tls_certificate,
-          .key = config.tls_key,
-          .server_name = config.tls_server_name};
+RedisCredentials CredentialsOf(const RedisConfig& config) {
+  RedisCredentials credentials = {.user = config.user,
+                                  .password_file = config.password_file,
+                                  .tls_server_name = config.tls_server_name,
+                                  .reads_replicas = config.replica_reads};
+  if (config.tls) {
+    credentials.tls = TlsFiles{.prefix = "l2.redis.tls_",
+                               .ca = config.tls_ca,
+                               .certificate = config.tls_certificate,
+                               .key = config.tls_key};
+  }
+  return credentials;
 }
 
 }  // namespace
 
 absl::Status CheckRedisTlsFiles(const RedisConfig& config) {
-  return config.tls ? ReadRedisTlsFiles(TlsFilesOf(config)).status() : absl::OkStatus();
+  return NewRedisTls(CredentialsOf(config), "any host").status();
 }
 
 absl::StatusOr<std::unique_ptr<ForeignCache>> OpenHugectrRedis(const HugectrRedisSource& source) {
@@ -97,9 +103,7 @@ absl::StatusOr<std::unique_ptr<ForeignCache>> OpenHugectrRedis(const HugectrRedi
   HPS_RETURN_IF_ERROR(CheckRedisTlsFiles(connection));
   return HugectrRedis::Open({.url = source.url,
                              .address = url.address,
-                             .credentials = {.user = connection.user,
-                                             .password_file = connection.password_file,
-                                             .tls = TlsFilesOf(connection)},
+                             .credentials = CredentialsOf(connection),
                              .partition_count = source.partitions,
                              .timeout = kImportTimeout,
                              .retry_for = source.retry_for});
@@ -107,10 +111,7 @@ absl::StatusOr<std::unique_ptr<ForeignCache>> OpenHugectrRedis(const HugectrRedi
 
 absl::StatusOr<RedisTier> MakeRedisTier(const RedisConfig& config) {
   RedisClient::Options options = {.cluster = config.cluster,
-                                  .credentials = {.user = config.user,
-                                                  .password_file = config.password_file,
-                                                  .tls = TlsFilesOf(config),
-                                                  .reads_replicas = config.replica_reads},
+                                  .credentials = CredentialsOf(config),
                                   .connections_per_node = config.connections_per_node,
                                   .timeout = config.timeout};
   for (const std::string& node : config.nodes) {

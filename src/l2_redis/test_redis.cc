@@ -52,10 +52,11 @@ void TestRedis::Command(const char* command, size_t server) {
 
 Reply TestRedis::Ask(size_t server, std::initializer_list<std::string_view> parts) {
   RedisCredentials credentials;
-  credentials.tls = {.enabled = options_.tls,
-                     .ca = Certificate("ca.pem"),
-                     .certificate = Certificate("client.pem"),
-                     .key = Certificate("client.key")};
+  if (options_.tls) {
+    credentials.tls = TlsFiles{.ca = Certificate("ca.pem"),
+                               .certificate = Certificate("client.pem"),
+                               .key = Certificate("client.key")};
+  }
   RedisNode node(*ParseRedisAddress(addresses_[server]), credentials, 1);
   std::string command;
   AppendCommand(parts, command);

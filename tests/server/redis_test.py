@@ -375,7 +375,7 @@ class TlsTest(RedisTestCase):
         server = self.start(redis, f'tls = true\ntls_ca = "{ca}"\n')
         self.assertTrue((self.expect(server, self.all_keys) == HIT_L3).all())
         self.await_log(f"redis node {redis.addresses[0]}: TLS: the server's certificate is not "
-                       "accepted: self-signed certificate")
+                       "trusted: self-signed certificate")
         self.await_up(server, False)
         shutil.copy(redis.directory / "ca.pem", ca)
         self.await_hits(server, self.all_keys)

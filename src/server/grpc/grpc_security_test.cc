@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/test_certificates.h"
 #include "server/grpc/test_grpc_world.h"
-#include "server/net/test_certificates.h"
 #include "server/net/tls.h"
 
 namespace hps::server {

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "base/executor.h"
+#include "base/test_certificates.h"
 #include "openssl/err.h"
 #include "openssl/ssl.h"
 #include "server/http/test_http_world.h"
-#include "server/net/test_certificates.h"
 #include "server/net/tls.h"
 #include "server/net/transport.h"
 #include "testing/await.h"

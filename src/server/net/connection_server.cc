@@ -241,7 +241,7 @@ void ConnectionServer::Accept(int fd) {
   Admission::Reservation tls_bytes;
   if (tls != nullptr) {
     if (parts_.inference->ReserveBytes(kTlsConnectionBytes, &tls_bytes).ok()) {
-      secured = tls->Accept(fd);
+      secured = tls->Accept();
     } else {
       parts_.counters->CountRefused(RefusedReason::kConnections);
     }

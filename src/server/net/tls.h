@@ -1,25 +1,17 @@
-// TLS as the server uses it: a context made from files, and the two ends of a connection's bytes.
+// TLS as the server uses it: a context made from files, and its end of each connection.
 //
-// OpenSSL stays behind this header and transport.cc.
+// OpenSSL stays behind this header, base/tls.h and transport.cc.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
+#include "base/tls.h"
 #include "hps/server_config.h"
 
-struct ssl_ctx_st;
-struct ssl_st;
-
 namespace hps::server {
-
-struct FreeTls {
-  void operator()(ssl_st* connection) const;
-  void operator()(ssl_ctx_st* context) const;
-};
-using TlsConnection = std::unique_ptr<ssl_st, FreeTls>;
 
 // Thread-safe: connections may be made while it is in use elsewhere. Connections outlive it.
 class TlsContext {
@@ -31,17 +23,17 @@ class TlsContext {
   static absl::StatusOr<std::unique_ptr<TlsContext>> Create(const ServerConfig& config,
                                                             const char* protocol = "http/1.1");
 
-  // The server's end of a new connection over the socket `fd`. Null when there is no memory.
-  TlsConnection Accept(int fd) const;
+  // The server's end of a new connection, for Transport::Open. Null when there is no memory.
+  TlsConnection Accept() const;
 
   // When the certificate is valid: Unix times in seconds.
   int64_t not_before() const;
   int64_t not_after() const;
 
  private:
-  explicit TlsContext(ssl_ctx_st* context) : context_(context) {}
+  explicit TlsContext(TlsContextOwner context) : context_(std::move(context)) {}
 
-  const std::unique_ptr<ssl_ctx_st, FreeTls> context_;
+  const TlsContextOwner context_;
 };
 
 }  // namespace hps::server

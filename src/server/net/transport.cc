@@ -27,6 +27,7 @@ void Transport::Open(int fd, TlsConnection tls) {
   fd_ = fd;
   written_bytes_ = 0;
   tls_ = std::move(tls);
+  if (tls_ != nullptr) SetTlsSocket(tls_.get(), &fd_);
 }
 
 void Transport::Close() {

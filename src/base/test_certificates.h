@@ -13,7 +13,7 @@
 #include "openssl/x509.h"
 #include "openssl/x509v3.h"
 
-namespace hps::server {
+namespace hps {
 
 struct TestCertificate {
   std::string certificate_pem;
@@ -75,4 +75,4 @@ inline void UseCertificate(SSL_CTX* context, const TestCertificate& from) {
   EXPECT_EQ(SSL_CTX_use_PrivateKey(context, key.get()), 1);
 }
 
-}  // namespace hps::server
+}  // namespace hps
