@@ -18,12 +18,12 @@ CLI::Option* AddServer(CLI::App& app, ServerArguments& arguments) {
       AddText(app, "--server URL", check, arguments.url, "The server's HTTP address");
   AddPath(app, "--token-file FILE", arguments.token_file,
           "First line: the bearer token (or HPS_TOKEN in the environment)");
-  AddPath(app, "--tls-ca FILE", arguments.tls_ca,
+  AddPath(app, "--tls-ca FILE", arguments.tls.ca,
           "Authority that signed an https server's certificate (those that the system trusts)");
   CLI::Option* const certificate =
-      AddPath(app, "--tls-certificate FILE", arguments.tls_certificate,
+      AddPath(app, "--tls-certificate FILE", arguments.tls.certificate,
               "Certificate of this client, for a server that asks for one");
-  CLI::Option* const key = AddPath(app, "--tls-key FILE", arguments.tls_key, "Its key");
+  CLI::Option* const key = AddPath(app, "--tls-key FILE", arguments.tls.key, "Its key");
   certificate->needs(key);
   key->needs(certificate);
   return server;

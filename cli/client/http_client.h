@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "cli/client/tls_client.h"
+#include "base/tls.h"
 
 namespace hps::cli {
 
@@ -29,8 +29,8 @@ absl::StatusOr<HttpServerAddress> ParseServerUrl(const std::string& url);
 struct HttpOptions {
   std::chrono::milliseconds timeout = std::chrono::seconds(5);  // of the whole exchange
   uint64_t body_bytes_max = uint64_t{64} << 20;                 // of the answer
-  std::string token;  // sent as a bearer token, unless empty
-  TlsTrust trust;     // for servers with TLS
+  std::string token{};  // sent as a bearer token, unless empty
+  TlsFiles tls{};       // for servers with TLS
 };
 
 struct HttpRequest {
@@ -47,8 +47,8 @@ struct HttpAnswer {
 
 // The answer of any status code. The server may answer before it has read the whole body.
 // Errors: UNAVAILABLE (no such host, refused, cut off), DEADLINE_EXCEEDED, INVALID_ARGUMENT (the
-// answer is not HTTP), RESOURCE_EXHAUSTED (too large), those of TlsClient. CANCELLED when a signal
-// came.
+// answer is not HTTP, a file of `tls`), RESOURCE_EXHAUSTED (too large), those of TlsClientError.
+// CANCELLED when a signal came.
 absl::StatusOr<HttpAnswer> HttpSend(const HttpServerAddress& server, const HttpRequest& request,
                                     const HttpOptions& options);
 

@@ -13,6 +13,8 @@
 #include <thread>
 #include <utility>
 
+#include "testing/test_directory.h"
+
 namespace hps::cli {
 namespace {
 
@@ -166,9 +168,24 @@ TEST(HttpClientTest, AnswersThatAreWrongAreErrors) {
        {"x", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 2x0 OK\r\n\r\n", "SSH-2.0 hello there\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc",
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nabc",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n0\r\n\r\n"}) {
     EXPECT_EQ(GetFrom(answer).status().code(), absl::StatusCode::kInvalidArgument) << answer;
+  }
+}
+
+TEST(HttpClientTest, NamesTheFileOfTlsThatIsWrong) {
+  const TestDirectory directory;
+  const std::string wrong = directory.Write("wrong.pem", "no certificate\n");
+  for (const TlsFiles& files : {TlsFiles{.ca = wrong}, TlsFiles{.ca = directory.Path("none.pem")},
+                                TlsFiles{.certificate = wrong, .key = wrong}}) {
+    TlsFiles named = files;
+    named.prefix = "--tls-";
+    const absl::Status refused =
+        HttpGet({.host = "localhost", .port = "1", .has_tls = true}, "/", {.tls = named}).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(
+        std::string(refused.message()),
+        StartsWith(files.ca.empty() ? "--tls-certificate = " + wrong : "--tls-ca = " + files.ca));
   }
 }
 
@@ -181,6 +198,16 @@ TEST(HttpClientTest, OtherStatusesSayWhat) {
 TEST(HttpClientTest, BoundsSizeAndTime) {
   EXPECT_EQ(GetFrom("HTTP/1.1 200 OK\r\n\r\n" + std::string(200 << 10, 'x'), 1000).status().code(),
             absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(GetFrom("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nabc")
+                .status()
+                .code(),
+            absl::StatusCode::kResourceExhausted);
+  // A line that never ends.
+  EXPECT_EQ(GetFrom("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;" +
+                    std::string(200 << 10, 'x'))
+                .status()
+                .code(),
+            absl::StatusCode::kInvalidArgument);
   OneAnswer silent("HTTP/1.1 200 OK\r\n", false);
   EXPECT_EQ(
       HttpGet(silent.server(), "/", {.timeout = std::chrono::milliseconds(50)}).status().code(),

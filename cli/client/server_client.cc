@@ -91,12 +91,10 @@ absl::StatusOr<ServerClient> ServerClient::Open(const ServerArguments& arguments
   ServerClient client;
   HPS_ASSIGN_OR_RETURN(client.address_, ParseServerUrl(arguments.url));
   absl::Status secrets = CheckSecretFile("--token-file", arguments.token_file);
-  secrets.Update(CheckSecretFile("--tls-key", arguments.tls_key));
+  secrets.Update(CheckSecretFile("--tls-key", arguments.tls.key));
   if (!secrets.ok()) return secrets;
   HPS_ASSIGN_OR_RETURN(client.options_.token, ReadToken(arguments.token_file));
-  client.options_.trust = {.ca_file = arguments.tls_ca,
-                           .certificate_file = arguments.tls_certificate,
-                           .key_file = arguments.tls_key};
+  client.options_.tls = arguments.tls;
   return client;
 }
 

@@ -14,9 +14,7 @@ namespace hps::cli {
 struct ServerArguments {
   std::string url;  // as ParseServerUrl takes it
   std::string token_file;
-  std::string tls_ca;
-  std::string tls_certificate;
-  std::string tls_key;
+  TlsFiles tls{.prefix = "--tls-"};
 };
 
 class ServerClient {
@@ -26,7 +24,7 @@ class ServerClient {
   static absl::StatusOr<ServerClient> Open(const ServerArguments& arguments);
 
   const HttpServerAddress& address() const { return address_; }
-  // Of one request; token and trust are those of the arguments.
+  // Of one request; token and TLS are those of the arguments.
   const HttpOptions& options() const { return options_; }
 
   struct Post {

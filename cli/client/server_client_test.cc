@@ -30,7 +30,7 @@ TEST(ServerClientTest, RefusesASecretThatAllMayRead) {
                 "--token-file: the mode of '" + file +
                 "', 0644, lets every user read it; run `chmod o-r` on it, or mount it with the "
                 "mode 0440"));
-  EXPECT_EQ(ServerClient::Open({.url = "https://h:1", .tls_key = file}).status().code(),
+  EXPECT_EQ(ServerClient::Open({.url = "https://h:1", .tls = {.key = file}}).status().code(),
             absl::StatusCode::kFailedPrecondition);
   ASSERT_EQ(chmod(file.c_str(), 0600), 0);
   EXPECT_EQ(ServerClient::Open({.url = "http://h:1", .token_file = file}).status(),
