@@ -17,32 +17,23 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kTokenBytesMax = 4096;
 constexpr size_t kTokenFileBytesMax = size_t{1} << 20;
 // Between two tries at a server that is busy.
 constexpr auto kRetryMin = std::chrono::milliseconds(50);
 constexpr auto kRetryMax = std::chrono::milliseconds(1000);
 
 absl::StatusOr<std::string> ReadToken(const std::string& file) {
-  std::string token;
-  if (file.empty()) {
-    const char* const variable = std::getenv("HPS_TOKEN");
-    if (variable == nullptr || *variable == '\0') return token;
-    token = variable;
-  } else {
-    absl::StatusOr<std::string> text = ReadFile(file, kTokenFileBytesMax);
-    if (!text.ok()) return text;
-    token = text->substr(0, text->find('\n'));
+  const char* const variable = std::getenv("HPS_TOKEN");
+  std::string token = variable == nullptr ? "" : variable;
+  if (!file.empty()) {
+    HPS_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kTokenFileBytesMax));
+    token = text.substr(0, text.find('\n'));
     if (token.ends_with('\r')) token.pop_back();
-  }
-  // As the server takes it. A line break would add a line to the request's header.
-  if (!token.empty() && token.size() <= kTokenBytesMax &&
-      token.find_first_of(" \t\r\n") == std::string::npos) {
+  } else if (token.empty()) {
     return token;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(file.empty() ? "HPS_TOKEN" : absl::StrCat("'", file, "'"),
-                   ": the token is one line of 1 to ", kTokenBytesMax, " bytes without blanks"));
+  HPS_RETURN_IF_ERROR(CheckToken(token, file.empty() ? "HPS_TOKEN" : absl::StrCat("'", file, "'")));
+  return token;
 }
 
 absl::StatusCode CodeOf(int http_code) {

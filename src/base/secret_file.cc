@@ -2,8 +2,10 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "base/logging.h"
@@ -27,6 +29,31 @@ absl::Status CheckSecretFile(const std::string& setting, const std::string& path
   }
   LogWarning(found);
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadSecretLine(const std::string& path, const std::string& where,
+                                           size_t bytes_max) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+    return absl::InvalidArgumentError(absl::StrCat(where, " is not a regular file"));
+  std::ifstream file(path);
+  if (!file) return absl::NotFoundError(absl::StrCat(where, " can't be read"));
+  std::string line(bytes_max + 2, '\0');  // a line's end may be two bytes
+  file.read(line.data(), static_cast<std::streamsize>(line.size()));
+  line.resize(static_cast<size_t>(file.gcount()));
+  line.resize(std::min(line.find('\n'), line.size()));
+  if (!line.empty() && line.back() == '\r') line.pop_back();
+  return line;
+}
+
+// A line break would add a line to the request's header.
+absl::Status CheckToken(const std::string& token, const std::string& where) {
+  if (!token.empty() && token.size() <= kTokenBytesMax &&
+      token.find_first_of(" \t\r\n") == std::string::npos) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(where, ": the token is one line of 1 to ",
+                                                 kTokenBytesMax, " bytes without blanks"));
 }
 
 }  // namespace hps

@@ -1,4 +1,4 @@
-// The check of a file that has a secret: a token, a password or a private key.
+// A file that has a secret, a token, a password or a private key: its check and its reading.
 //
 // A file that every user of the machine may read keeps no secret. The file's owner and its group
 // may read it: Kubernetes gives a pod its secrets by the group.
@@ -6,10 +6,12 @@
 // Thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace hps {
 
@@ -20,5 +22,17 @@ namespace hps {
 // a regular file, is left to its reader.
 absl::Status CheckSecretFile(const std::string& setting, const std::string& path,
                              std::optional<bool> allowed = std::nullopt);
+
+// The first line of a file, without its end, or as much of it as shows that it is longer than
+// `bytes_max`. Neither a pipe that no program writes to nor a file without end may keep the caller
+// waiting.
+// Errors, which begin with `where`: NOT_FOUND (can't be read), INVALID_ARGUMENT (no regular file).
+absl::StatusOr<std::string> ReadSecretLine(const std::string& path, const std::string& where,
+                                           size_t bytes_max);
+
+inline constexpr size_t kTokenBytesMax = 4096;
+
+// A bearer token of a request to the server. Errors: INVALID_ARGUMENT, which begins with `where`.
+absl::Status CheckToken(const std::string& token, const std::string& where);
 
 }  // namespace hps

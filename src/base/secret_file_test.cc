@@ -75,5 +75,43 @@ TEST_F(SecretFileTest, LeavesWhatIsNoFileToItsReader) {
   }
 }
 
+TEST_F(SecretFileTest, ReadsTheFirstLine) {
+  const auto read = [this](const std::string& text) {
+    std::ofstream(path_) << text;
+    return ReadSecretLine(path_, "where", 6).value();
+  };
+  EXPECT_EQ(read("secret"), "secret");
+  EXPECT_EQ(read("secret\n"), "secret");
+  EXPECT_EQ(read("secret\r\nmore\n"), "secret");
+  EXPECT_EQ(read("\nsecret\n"), "");
+  EXPECT_EQ(read(""), "");
+  EXPECT_EQ(read("secret and more"), "secret a") << "enough to see that it is longer";
+  EXPECT_EQ(ReadSecretLine(folder_ + "/none", "where", 6).status(),
+            absl::NotFoundError("where can't be read"));
+}
+
+// The caller would wait for the writer of a pipe.
+TEST_F(SecretFileTest, ReadsRegularFilesOnly) {
+  const std::string pipe = folder_ + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& path : {pipe, folder_, std::string("/dev/zero")}) {
+    EXPECT_EQ(ReadSecretLine(path, "where", 6).status(),
+              absl::InvalidArgumentError("where is not a regular file"))
+        << path;
+  }
+}
+
+TEST_F(SecretFileTest, TokensHaveNoBlanks) {
+  for (const std::string& token : {std::string("x"), std::string(kTokenBytesMax, 'x')})
+    EXPECT_EQ(CheckToken(token, "where"), absl::OkStatus());
+  for (const std::string& token :
+       {std::string(), std::string(kTokenBytesMax + 1, 'x'), std::string("a b"),
+        std::string("a\tb"), std::string("a\r\nX: y")}) {
+    EXPECT_EQ(CheckToken(token, "HPS_TOKEN"),
+              absl::InvalidArgumentError(
+                  "HPS_TOKEN: the token is one line of 1 to 4096 bytes without blanks"));
+  }
+}
+
 }  // namespace
 }  // namespace hps

@@ -3,28 +3,25 @@
 #include <poll.h>
 
 #include <array>
-#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "base/secret_file.h"
 #include "base/text.h"
 #include "l2_redis/command_writer.h"
 
 namespace hps {
 namespace {
 
+constexpr size_t kPasswordBytesMax = size_t{64} << 10;
 constexpr size_t kReadBytes = size_t{64} << 10;
 constexpr std::string_view kRunId = "\r\nrun_id:";
 
 absl::StatusOr<std::string> ReadPassword(const std::string& path) {
-  std::ifstream file(path);
-  std::string password;
-  const bool is_read = static_cast<bool>(std::getline(file, password));
-  if (!password.empty() && password.back() == '\r') password.pop_back();
-  if (!is_read || password.empty())
-    return absl::UnavailableError(absl::StrCat("no password can be read from ", path));
-  return password;
+  absl::StatusOr<std::string> password = ReadSecretLine(path, path, kPasswordBytesMax);
+  if (password.ok() && !password->empty()) return password;
+  return absl::UnavailableError(absl::StrCat("no password can be read from ", path));
 }
 
 std::string RunIdOf(std::string_view info) {

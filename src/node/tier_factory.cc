@@ -1,7 +1,6 @@
 #include "node/tier_factory.h"
 
 #include <chrono>
-#include <fstream>
 #include <string>
 #include <utility>
 
@@ -42,10 +41,9 @@ L2PartTier MakeMemoryPart(const L2Config& config, HostMemoryPinner* pinner) {
 
 // A server that starts without its password would only warn, once a lookup needs a connection.
 absl::Status CheckPasswordFile(const std::string& path) {
-  if (path.empty()) return absl::OkStatus();
-  std::ifstream file(path);
-  std::string password;
-  if (file && std::getline(file, password) && !password.empty()) return absl::OkStatus();
+  constexpr size_t kBytesMax = 1;  // as many as show that it is not empty
+  if (path.empty() || !ReadSecretLine(path, path, kBytesMax).value_or("").empty())
+    return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "l2.redis.password_file = ", path, ": expected a readable file with the password"));
 }

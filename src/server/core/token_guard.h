@@ -17,8 +17,6 @@ namespace hps::server {
 
 class TokenGuard {
  public:
-  static constexpr size_t kTokenBytesMax = 4096;
-
   // Reads the first line of `token_file`, which `setting` of [server.security] names, or HPS_TOKEN
   // when it is empty. Neither: every request is let in. Never waits. Errors: NOT_FOUND (the file),
   // INVALID_ARGUMENT (no regular file, or a token that is empty, too long, or with blanks).

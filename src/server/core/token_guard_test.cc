@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/secret_file.h"
 
 namespace hps::server {
 namespace {
@@ -65,7 +66,7 @@ TEST_F(TokenGuardTest, RefusesTokensThatAreNone) {
 }
 
 TEST_F(TokenGuardTest, TheLongestTokenIsTaken) {
-  const std::string longest(TokenGuard::kTokenBytesMax, 'a');
+  const std::string longest(kTokenBytesMax, 'a');
   for (const char* end : {"", "\n", "\r\n", "\nmore\n"}) {
     const auto guard = TokenGuard::Create(Write("token", longest + end));
     ASSERT_TRUE(guard.ok()) << guard.status();
