@@ -11,6 +11,23 @@
 #include "types/names.h"
 
 namespace hps {
+namespace {
+
+// The tables of the model that `names` leaves, with the model version that the drop creates.
+std::vector<TableRecord> OthersAfterDrop(const CatalogContents& before,
+                                         const std::vector<std::string>& names) {
+  const std::string model = ModelOf(names.front());
+  std::vector<TableRecord> others;
+  for (const auto& [other, table] : before.tables) {
+    if (ModelOf(other) != model || std::find(names.begin(), names.end(), other) != names.end())
+      continue;
+    others.push_back(table);
+    others.back().model_version = before.NextModelVersion(model);
+  }
+  return others;
+}
+
+}  // namespace
 
 std::vector<rocksdb::ColumnFamilyHandle*> NewContents::AllHandles() const {
   std::vector<rocksdb::ColumnFamilyHandle*> all = handles;
@@ -207,8 +224,9 @@ absl::Status Catalog::Drop(const std::vector<std::string>& names, Outcome& outco
   absl::Status written;
   {
     MutexLock record_lock(record_mutex_);
-    const std::vector<TableRecord> others = OthersAfterDrop(names);
-    written = WriteDrop(names, others);
+    const CatalogContents before = contents();
+    const std::vector<TableRecord> others = OthersAfterDrop(before, names);
+    written = WriteDrop(names, others, before.networks.contains(model) && others.empty());
     if (!written.ok() && HasTableInRocks(names.front())) return written;
     HPS_FAULT_POINT("l3.drop.after_write");
     MutexLock lock(mutex_);
@@ -235,29 +253,14 @@ bool Catalog::HasTableInRocks(const std::string& name) const {
 }
 
 absl::Status Catalog::WriteDrop(const std::vector<std::string>& names,
-                                const std::vector<TableRecord>& others) {
+                                const std::vector<TableRecord>& others, bool drops_network) {
   if (const absl::Status well = writer_.EnsureHealthy(); !well.ok()) LogWarning(well.ToString());
   HPS_RETURN_IF_ERROR(writer_.FlushWal());
   rocksdb::WriteBatch batch;
   for (const std::string& name : names) DeleteTable(batch, name);
   for (const TableRecord& table : others) PutUsed(batch, table);
-  const std::string model = ModelOf(names.front());
-  if (others.empty() && contents().networks.contains(model)) DeleteNetwork(batch, model);
+  if (drops_network) DeleteNetwork(batch, ModelOf(names.front()));
   return writer_.Commit(batch, true);
-}
-
-// The other tables of the model, with the model version that the drop creates.
-std::vector<TableRecord> Catalog::OthersAfterDrop(const std::vector<std::string>& names) const {
-  const CatalogContents before = contents();
-  const std::string model = ModelOf(names.front());
-  std::vector<TableRecord> others;
-  for (const auto& [other, table] : before.tables) {
-    if (ModelOf(other) != model || std::find(names.begin(), names.end(), other) != names.end())
-      continue;
-    others.push_back(table);
-    others.back().model_version = before.NextModelVersion(model);
-  }
-  return others;
 }
 
 absl::Status Catalog::DropNetwork(const std::string& model, Unneeded& unneeded) {

@@ -104,8 +104,7 @@ class Catalog {
   bool IsInRocks(const TableRecord& record) const;
   bool HasTableInRocks(const std::string& name) const;
   absl::Status WriteDrop(const std::vector<std::string>& names,
-                         const std::vector<TableRecord>& others);
-  std::vector<TableRecord> OthersAfterDrop(const std::vector<std::string>& names) const;
+                         const std::vector<TableRecord>& others, bool drops_network);
   void UndoSwitch(const TableRecord& table, rocksdb::WriteBatch& batch) HPS_REQUIRES(mutex_);
 
   StoreDb& store_;

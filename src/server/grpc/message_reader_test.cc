@@ -28,7 +28,7 @@ class MessageReaderTest : public testing::Test {
   absl::Status Add(std::string_view bytes) { return reader_.Add(AsBytes(bytes), pool_); }
   absl::StatusOr<Step> Front() { return reader_.Front(kMessageMax, pool_, &message_); }
 
-  BufferPool pool_{uint64_t{8} << 20, 0};
+  BufferPool pool_{{.lent_bytes_max = uint64_t{8} << 20}};
   MessageReader reader_;
   MessageReader::Message message_;
 };
@@ -128,7 +128,7 @@ TEST_F(MessageReaderTest, RefusesFlagsThatAreNone) {
 }
 
 TEST_F(MessageReaderTest, SaysWhenThereIsNoMemory) {
-  BufferPool small(4096, 0);
+  BufferPool small({.lent_bytes_max = 4096});
   EXPECT_EQ(reader_.Add(AsBytes(std::string_view(Framed(std::string(5000, 'x')))), small).code(),
             absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(small.lent_bytes(), 0u);

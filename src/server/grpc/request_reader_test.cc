@@ -28,7 +28,7 @@ class RequestReaderTest : public testing::Test {
   }
   absl::StatusOr<Step> Next(bool is_stream) { return reader_.Next(kMessageBytesMax, is_stream); }
 
-  BufferPool pool_{uint64_t{8} << 20, 0};
+  BufferPool pool_{{.lent_bytes_max = uint64_t{8} << 20}};
   RequestReader reader_{pool_};
 };
 

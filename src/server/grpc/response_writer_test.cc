@@ -31,7 +31,7 @@ TEST(ResponseWriterTest, SendsAPrefixAndTheTextAndThenTheStatus) {
 }
 
 TEST(ResponseWriterTest, HoldsTheMemoryOfRowsUntilItIsReleased) {
-  BufferPool pool(uint64_t{1} << 20, 0);
+  BufferPool pool({.lent_bytes_max = uint64_t{1} << 20});
   ResponseWriter writer;
   writer.HoldRows(*pool.Acquire(100, BufferPool::Use::kAnswer));
   const std::span<std::byte> piece = writer.rows().first(100);

@@ -98,7 +98,7 @@ TEST(FuzzReplayTest, BinaryTensor) {
 }
 
 TEST(FuzzReplayTest, Inflate) {
-  BufferPool pool(1 << 24, 0);
+  BufferPool pool({.lent_bytes_max = 1 << 24});
   std::vector<std::string> seeds = {"", std::string(1, '\0'), std::string("\0\x1f\x8b\x08", 4)};
   for (const Coding coding : {Coding::kGzip, Coding::kDeflate}) {
     for (const std::string& plain : {std::string(), std::string("row"), std::string(1 << 20, 'x'),

@@ -66,7 +66,7 @@ void CheckInputs(const InferenceRequest& request, std::string_view binary) {
 }
 
 void Decode(std::string json, const std::string& binary) {
-  BufferPool pool(16 * kBodyBytesMax, 0);
+  BufferPool pool({.lent_bytes_max = 16 * kBodyBytesMax});
   InferDecoder decoder;
   for (int round = 0; round < 2; ++round) {  // a decoder is used again
     std::string copy = json;
@@ -131,7 +131,7 @@ void FuzzInflate(std::span<const std::byte> bytes) {
       (bytes[0] & std::byte{1}) == std::byte{0} ? Coding::kGzip : Coding::kDeflate;
   const GzipMembers members =
       (bytes[0] & std::byte{2}) == std::byte{0} ? GzipMembers::kMany : GzipMembers::kOne;
-  BufferPool pool(16 * kBodyBytesMax, 0);
+  BufferPool pool({.lent_bytes_max = 16 * kBodyBytesMax});
   {
     const auto body = Inflate(coding, bytes.subspan(1), kBodyBytesMax, members, pool);
     if (body.ok()) {

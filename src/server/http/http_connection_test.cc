@@ -112,7 +112,7 @@ TEST_F(ConnectionTest, TakesLargeBodiesInEveryFraming) {
 }
 
 TEST_F(ConnectionTest, UnpacksAndPacks) {
-  BufferPool pool(1 << 24, 0);
+  BufferPool pool({.lent_bytes_max = 1 << 24});
   const auto client = Connect();
   const std::vector<int64_t> keys(5000, 3);
   const std::string plain = BinaryInfer(keys);

@@ -41,7 +41,7 @@ class HttpRequestReaderTest : public testing::Test {
   }
   std::string Body() const { return {reader_.Body().data(), reader_.Body().size()}; }
 
-  BufferPool pool_{uint64_t{8} << 20, 0};
+  BufferPool pool_{{.lent_bytes_max = uint64_t{8} << 20}};
   HttpRequestReader reader_{pool_};
   std::string text_;
 };
@@ -120,7 +120,7 @@ TEST_F(HttpRequestReaderTest, RefusesAndSaysWhy) {
 }
 
 TEST_F(HttpRequestReaderTest, APoolWithoutRoomIsSaid) {
-  BufferPool small(40 << 10, 0);
+  BufferPool small({.lent_bytes_max = 40 << 10});
   HttpRequestReader reader(small);
   const auto held = small.Acquire(32 << 10, BufferPool::Use::kRequest);
   ASSERT_TRUE(held.ok());

@@ -50,7 +50,7 @@ class HttpResponseWriterTest : public testing::Test {
   }
 
   FakeInference inference_;
-  BufferPool pool_{uint64_t{8} << 20, 0};
+  BufferPool pool_{{.lent_bytes_max = uint64_t{8} << 20}};
   HttpResponseWriter writer_{pool_, inference_};
   Transport transport_;
   Transport client_;

@@ -29,7 +29,7 @@ class InferCodecTest : public testing::Test {
     return Decode(absl::StrCat(R"({"inputs":[{)", std::string(members), "}]}"), std::move(binary));
   }
 
-  BufferPool pool_{1 << 22, 0};
+  BufferPool pool_{{.lent_bytes_max = 1 << 22}};
   std::string json_;
   std::string binary_;
   InferenceRequest request_;

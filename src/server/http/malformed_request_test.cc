@@ -214,7 +214,7 @@ TEST_F(MalformedRequestTest, OnlyInferencesHaveLargeBodies) {
   EXPECT_EQ(Ask(sent_to_index(large, "")).code, 413);
   const std::string nowhere = "GET /v2/nowhere HTTP/1.1\r\nHost: localhost\r\n";
   EXPECT_EQ(Ask(nowhere + "Content-Length: 99999999\r\n\r\n").code, 404);
-  BufferPool pool(1 << 20, 0);
+  BufferPool pool({.lent_bytes_max = 1 << 20});
   const std::array<std::span<const std::byte>, 1> piece = {AsBytes(std::string_view(large))};
   const CodedBytes packed = *Deflate(Coding::kGzip, piece, SIZE_MAX, pool);
   EXPECT_EQ(Ask(sent_to_index(AsText(packed.memory.bytes().first(packed.size)),

@@ -67,7 +67,7 @@ TEST_F(MemoryTest, WhatCanNeverBeTakenIsOverALimitAndNotOverCapacity) {
   const std::string large(100'000, ' ');
   EXPECT_EQ(Ask(Post(kInferPath, large)).code, 413);
   EXPECT_EQ(BadRequests("limit"), 1u);
-  BufferPool pool(1 << 20, 0);
+  BufferPool pool({.lent_bytes_max = 1 << 20});
   const std::array<std::span<const std::byte>, 1> piece = {AsBytes(std::string_view(large))};
   const CodedBytes packed = *Deflate(Coding::kGzip, piece, SIZE_MAX, pool);
   const std::string bomb = Post(kInferPath, AsText(packed.memory.bytes().first(packed.size)),

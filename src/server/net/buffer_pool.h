@@ -32,10 +32,10 @@ class BufferPool {
  public:
   enum class Use : uint8_t { kRequest, kAnswer };
   struct Limits {
-    uint64_t lent_bytes_max = 0;           // at a time
-    uint64_t request_bytes_max = 0;        // ... for requests,
-    uint64_t large_request_bytes_max = 0;  // ... of more than kSmallBytes each
-    uint64_t kept_bytes_max = 0;           // for later, beside what is lent
+    uint64_t lent_bytes_max = 0;                    // at a time
+    uint64_t request_bytes_max = UINT64_MAX;        // ... for requests,
+    uint64_t large_request_bytes_max = UINT64_MAX;  // ... of more than kSmallBytes each
+    uint64_t kept_bytes_max = 0;                    // for later, beside what is lent
   };
   static constexpr size_t kSmallBytes = size_t{32} << 10;
 
@@ -65,12 +65,6 @@ class BufferPool {
   };
 
   explicit BufferPool(const Limits& limits) : limits_(limits) {}
-  // Requests may take all of it.
-  BufferPool(uint64_t lent_bytes_max, uint64_t kept_bytes_max)
-      : BufferPool({.lent_bytes_max = lent_bytes_max,
-                    .request_bytes_max = UINT64_MAX,
-                    .large_request_bytes_max = UINT64_MAX,
-                    .kept_bytes_max = kept_bytes_max}) {}
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
   ~BufferPool();

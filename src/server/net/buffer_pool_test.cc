@@ -15,7 +15,7 @@ namespace {
 using enum BufferPool::Use;
 
 TEST(BufferPoolTest, LendsPowersOfTwoOnCacheLines) {
-  BufferPool pool(1 << 20, 1 << 20);
+  BufferPool pool({.lent_bytes_max = 1 << 20, .kept_bytes_max = 1 << 20});
   for (const size_t bytes : {0, 1, 31, 4095, 4096, 4097, 8192, 8193, 100'000}) {
     const auto lease = pool.Acquire(bytes, kAnswer);
     ASSERT_TRUE(lease.ok());
@@ -31,7 +31,7 @@ TEST(BufferPoolTest, LendsPowersOfTwoOnCacheLines) {
 }
 
 TEST(BufferPoolTest, RefusesBeyondItsLimit) {
-  BufferPool pool(16 << 10, 0);
+  BufferPool pool({.lent_bytes_max = 16 << 10});
   auto first = pool.Acquire(8 << 10, kAnswer);
   auto second = pool.Acquire(8 << 10, kAnswer);
   ASSERT_TRUE(first.ok() && second.ok());
@@ -44,7 +44,7 @@ TEST(BufferPoolTest, RefusesBeyondItsLimit) {
 }
 
 TEST(BufferPoolTest, LendsTheSameMemoryAgain) {
-  BufferPool pool(1 << 20, 8 << 10);
+  BufferPool pool({.lent_bytes_max = 1 << 20, .kept_bytes_max = 8 << 10});
   const std::byte* first = nullptr;
   {
     const auto lease = *pool.Acquire(8000, kAnswer);
@@ -83,7 +83,7 @@ TEST(BufferPoolTest, RequestsLeaveRoomForAnswersAndLargeOnesForSmallOnes) {
 }
 
 TEST(BufferPoolTest, LeasesMove) {
-  BufferPool pool(1 << 20, 0);
+  BufferPool pool({.lent_bytes_max = 1 << 20});
   BufferPool::Lease lease = *pool.Acquire(1, kAnswer);
   BufferPool::Lease other = std::move(lease);
   lease = *pool.Acquire(1, kAnswer);
@@ -99,7 +99,7 @@ TEST(BufferPoolTest, LeasesMove) {
 TEST(BufferPoolDeathTest, MemoryThatWasGivenBackIsNotToBeTouched) {
   if (!kPoisonsMemory) GTEST_SKIP() << "without address sanitizer";
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  BufferPool pool(1 << 20, 8 << 10);
+  BufferPool pool({.lent_bytes_max = 1 << 20, .kept_bytes_max = 8 << 10});
   BufferPool::Lease lease = *pool.Acquire(8000, kAnswer);
   const std::span<std::byte> bytes = lease.bytes();
   lease.Release();

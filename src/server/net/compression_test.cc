@@ -30,7 +30,7 @@ absl::StatusOr<std::string> Unpacked(Coding coding, std::string_view packed, uin
 }
 
 TEST(CompressionTest, WhatIsPackedUnpacks) {
-  BufferPool pool(64 << 20, 0);
+  BufferPool pool({.lent_bytes_max = 64 << 20});
   std::mt19937_64 random(5);
   for (const size_t size : {0, 1, 31, 4096, 65'536, 65'537, 1'000'000}) {
     std::string text(size, 'a');
@@ -51,7 +51,7 @@ TEST(CompressionTest, WhatIsPackedUnpacks) {
 }
 
 TEST(CompressionTest, WhatPacksToMoreThanItMayTakesNoMoreRoom) {
-  BufferPool pool(64 << 10, 0);
+  BufferPool pool({.lent_bytes_max = 64 << 10});
   std::mt19937_64 random(5);
   std::string text(64 << 10, ' ');
   for (char& c : text) c = static_cast<char>(random());
@@ -66,9 +66,10 @@ TEST(CompressionTest, WhatPacksToMoreThanItMayTakesNoMoreRoom) {
 }
 
 TEST(CompressionTest, ABombCostsNoMoreThanTheLimit) {
-  BufferPool pool(4 << 20, 0);  // the limit, and the half of it that is copied from
+  BufferPool pool(
+      {.lent_bytes_max = 4 << 20});  // the limit, and the half of it that is copied from
   const std::string bomb = [] {
-    BufferPool wide(256 << 20, 0);
+    BufferPool wide({.lent_bytes_max = 256 << 20});
     return Packed(Coding::kGzip, std::string(64 << 20, '\0'), wide);
   }();
   EXPECT_LT(bomb.size(), size_t{1} << 20);
@@ -81,7 +82,7 @@ TEST(CompressionTest, ABombCostsNoMoreThanTheLimit) {
 
 // RFC 1952 2.2: a gzip file is a series of members.
 TEST(CompressionTest, MembersAreOneBody) {
-  BufferPool pool(1 << 20, 0);
+  BufferPool pool({.lent_bytes_max = 1 << 20});
   const std::string empty = Packed(Coding::kGzip, "", pool);
   const std::string packed = empty + Packed(Coding::kGzip, "first, ", pool) +
                              Packed(Coding::kGzip, "second", pool) + empty;
@@ -105,7 +106,7 @@ TEST(CompressionTest, MembersAreOneBody) {
 }
 
 TEST(CompressionTest, RefusesWhatIsCutMixedUpOrFollowed) {
-  BufferPool pool(1 << 20, 0);
+  BufferPool pool({.lent_bytes_max = 1 << 20});
   const std::string packed = Packed(Coding::kGzip, "some text that is packed", pool);
   const auto code = [&](Coding coding, std::string_view text) {
     return Unpacked(coding, text, 1000, pool).status().code();
@@ -119,7 +120,7 @@ TEST(CompressionTest, RefusesWhatIsCutMixedUpOrFollowed) {
 }
 
 TEST(CompressionTest, TheHeadOfWhatIsLargeIsItsFirstBytes) {
-  BufferPool pool(8 << 20, 0);
+  BufferPool pool({.lent_bytes_max = 8 << 20});
   const std::string plain = "begins" + std::string(1 << 20, 'x');
   const std::string packed = Packed(Coding::kGzip, plain, pool);
   const auto head = [&pool](Coding coding, std::string_view bytes, size_t bytes_max) {
@@ -135,9 +136,9 @@ TEST(CompressionTest, TheHeadOfWhatIsLargeIsItsFirstBytes) {
 }
 
 TEST(CompressionTest, SaysWhenThereIsNoMemory) {
-  BufferPool pool(1 << 20, 0);
+  BufferPool pool({.lent_bytes_max = 1 << 20});
   const std::string packed = Packed(Coding::kGzip, "plain", pool);
-  BufferPool none(0, 0);
+  BufferPool none({});
   EXPECT_EQ(Unpacked(Coding::kGzip, packed, 4096, none).status().code(),
             absl::StatusCode::kResourceExhausted);
 }
