@@ -119,7 +119,6 @@ class StorePredictionModel final : public PredictionModel {
 
   absl::StatusOr<ModelVersionRef> Version() {
     MutexLock lock(version_mutex_);
-    if (!version_.ok()) return version_.status();
     return version_;
   }
 

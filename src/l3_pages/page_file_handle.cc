@@ -70,11 +70,11 @@ absl::StatusOr<PageFileHandle> PageFileHandle::OpenForReading(const std::string&
 bool PageFileHandle::TurnDirect() const {
   const AlignedBytes bytes = AllocateAligned(kPageBlockBytes);
   bool refused = ReachCall("l3_pages.open.turn_direct").error_number != 0;
-  refused = refused || ::fcntl(descriptor_, F_SETFL, O_DIRECT) != 0;
+  refused = refused || ::fcntl(descriptor(), F_SETFL, O_DIRECT) != 0;
   if (!refused && bytes != nullptr)
-    refused = ::pread(descriptor_, bytes.get(), kPageBlockBytes, 0) < 0 && errno == EINVAL;
+    refused = ::pread(descriptor(), bytes.get(), kPageBlockBytes, 0) < 0 && errno == EINVAL;
   if (!refused) return true;
-  static_cast<void>(::fcntl(descriptor_, F_SETFL, 0));
+  static_cast<void>(::fcntl(descriptor(), F_SETFL, 0));
   static std::atomic<bool> said{false};
   if (!said.exchange(true)) {
     LogInfo(absl::StrCat(path_,
@@ -86,15 +86,15 @@ bool PageFileHandle::TurnDirect() const {
 
 void PageFileHandle::DropBehind(uint64_t offset, size_t size) const {
   if (!drops_behind_) return;
-  static_cast<void>(::posix_fadvise(descriptor_, static_cast<off_t>(offset),
+  static_cast<void>(::posix_fadvise(descriptor(), static_cast<off_t>(offset),
                                     static_cast<off_t>(size), POSIX_FADV_DONTNEED));
 }
 
 // False if writes go through the page cache already.
 bool PageFileHandle::TurnBuffered() const {
-  const int flags = ::fcntl(descriptor_, F_GETFL);
+  const int flags = ::fcntl(descriptor(), F_GETFL);
   if (flags < 0 || (flags & O_DIRECT) == 0) return false;
-  return ::fcntl(descriptor_, F_SETFL, flags & ~O_DIRECT) == 0;
+  return ::fcntl(descriptor(), F_SETFL, flags & ~O_DIRECT) == 0;
 }
 
 absl::StatusOr<PageFileHandle> PageFileHandle::CreateNew(const std::string& path, bool direct) {
@@ -106,13 +106,9 @@ absl::StatusOr<PageFileHandle> PageFileHandle::CreateNew(const std::string& path
   return PageFileHandle(descriptor, path);
 }
 
-PageFileHandle::~PageFileHandle() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
 absl::StatusOr<uint64_t> PageFileHandle::Size() const {
   struct stat found {};
-  if (::fstat(descriptor_, &found) != 0) return PageFileError(errno, "can't examine", path_);
+  if (::fstat(descriptor(), &found) != 0) return PageFileError(errno, "can't examine", path_);
   return static_cast<uint64_t>(found.st_size);
 }
 
@@ -121,7 +117,7 @@ absl::Status PageFileHandle::ReadAt(uint64_t offset, std::span<std::byte> into) 
   while (done < into.size()) {
     const auto part = into.subspan(done, std::min(into.size() - done, kTransferBytesMax));
     const ssize_t read =
-        ::pread(descriptor_, part.data(), part.size(), static_cast<off_t>(offset + done));
+        ::pread(descriptor(), part.data(), part.size(), static_cast<off_t>(offset + done));
     const int got =
         AfterReadFault("l3_pages.read.call", read < 0 ? -errno : static_cast<int>(read), part);
     if (got == -EINTR) continue;
@@ -147,7 +143,7 @@ absl::Status PageFileHandle::WriteAt(uint64_t offset, std::span<const std::byte>
     if (fault.is_short) size = (size + 1) / 2;
     errno = fault.error_number;
     const ssize_t put = fault.error_number != 0 ? -1
-                                                : ::pwrite(descriptor_, from.data() + done, size,
+                                                : ::pwrite(descriptor(), from.data() + done, size,
                                                            static_cast<off_t>(offset + done));
     if (put < 0 && (errno == EINTR || (errno == EINVAL && TurnBuffered()))) continue;
     if (put < 0) {
@@ -160,21 +156,20 @@ absl::Status PageFileHandle::WriteAt(uint64_t offset, std::span<const std::byte>
 }
 
 void PageFileHandle::BeginSync(uint64_t offset, uint64_t size) const {
-  static_cast<void>(::sync_file_range(descriptor_, static_cast<off_t>(offset),
+  static_cast<void>(::sync_file_range(descriptor(), static_cast<off_t>(offset),
                                       static_cast<off_t>(size), SYNC_FILE_RANGE_WRITE));
 }
 
 absl::Status PageFileHandle::Sync() const {
   int error_number = ReachCall("l3_pages.sync.call").error_number;
-  if (error_number == 0 && ::fsync(descriptor_) != 0) error_number = errno;
+  if (error_number == 0 && ::fsync(descriptor()) != 0) error_number = errno;
   if (error_number != 0) return PageFileError(error_number, "can't sync", path_);
   const std::string parent = std::filesystem::path(path_).parent_path().string();
   const std::string directory = parent.empty() ? "." : parent;
-  const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return PageFileError(errno, "can't open directory", directory);
+  const Descriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (opened.number() < 0) return PageFileError(errno, "can't open directory", directory);
   error_number = ReachCall("l3_pages.sync_directory.call").error_number;
-  if (error_number == 0 && ::fsync(descriptor) != 0) error_number = errno;
-  ::close(descriptor);
+  if (error_number == 0 && ::fsync(opened.number()) != 0) error_number = errno;
   if (error_number == 0) return absl::OkStatus();
   return PageFileError(error_number, "can't sync the directory of", path_);
 }

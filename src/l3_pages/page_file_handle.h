@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/descriptor.h"
 
 namespace hps {
 
@@ -38,14 +39,7 @@ class PageFileHandle {
   // writes go through the page cache from then on.
   static absl::StatusOr<PageFileHandle> CreateNew(const std::string& path, bool direct);
 
-  PageFileHandle(PageFileHandle&& other) noexcept
-      : descriptor_(std::exchange(other.descriptor_, -1)),
-        path_(std::move(other.path_)),
-        drops_behind_(other.drops_behind_) {}
-  PageFileHandle& operator=(PageFileHandle&&) = delete;
-  ~PageFileHandle();
-
-  int descriptor() const { return descriptor_; }
+  int descriptor() const { return descriptor_.number(); }
   const std::string& path() const { return path_; }
 
   absl::StatusOr<uint64_t> Size() const;
@@ -66,7 +60,7 @@ class PageFileHandle {
   bool TurnDirect() const;
   bool TurnBuffered() const;
 
-  int descriptor_;
+  Descriptor descriptor_;
   std::string path_;
   bool drops_behind_ = false;
 };
