@@ -46,9 +46,9 @@ struct HttpAnswer {
 };
 
 // The answer of any status code. The server may answer before it has read the whole body.
-// Errors: UNAVAILABLE (no such host, refused, cut off), DEADLINE_EXCEEDED, INVALID_ARGUMENT (the
-// answer is not HTTP, a file of `tls`), RESOURCE_EXHAUSTED (too large), those of TlsClientError.
-// CANCELLED when a signal came.
+// Errors: UNAVAILABLE (no such host, refused, no answer before the connection's end),
+// DEADLINE_EXCEEDED, INVALID_ARGUMENT (the answer is not HTTP or was cut off, a file of `tls`),
+// RESOURCE_EXHAUSTED (too large), those of TlsClientError. CANCELLED when a signal came.
 absl::StatusOr<HttpAnswer> HttpSend(const HttpServerAddress& server, const HttpRequest& request,
                                     const HttpOptions& options);
 

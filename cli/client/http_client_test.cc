@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <thread>
 #include <utility>
@@ -72,10 +75,11 @@ int BoundSocket(HttpServerAddress* at) {
 // Answers one connection with a text, then closes it; keeps the request.
 class OneAnswer {
  public:
-  explicit OneAnswer(std::string answer, bool closes = true, std::string request_end = "\r\n\r\n")
+  explicit OneAnswer(std::string answer, bool closes = true, std::string request_end = "\r\n\r\n",
+                     size_t piece_bytes = SIZE_MAX)
       : listener_(BoundSocket(&server_)) {
     EXPECT_EQ(listen(listener_, 1), 0);
-    thread_ = std::thread([this, answer = std::move(answer), closes, request_end] {
+    thread_ = std::thread([this, answer = std::move(answer), closes, request_end, piece_bytes] {
       const int connection = accept(listener_, nullptr, nullptr);
       std::array<char, 4096> buffer;
       while (request_.find(request_end) == std::string::npos) {
@@ -85,9 +89,12 @@ class OneAnswer {
       }
       size_t sent = 0;
       while (sent < answer.size()) {
-        const ssize_t now =
-            send(connection, answer.data() + sent, answer.size() - sent, MSG_NOSIGNAL);
+        const ssize_t now = send(connection, answer.data() + sent,
+                                 std::min(answer.size() - sent, piece_bytes), MSG_NOSIGNAL);
         if (now <= 0) break;
+        // The client says no more: this ends after a moment, in which it takes the piece.
+        pollfd more = {.fd = connection, .events = POLLIN, .revents = 0};
+        if (piece_bytes != SIZE_MAX) poll(&more, 1, 2);
         sent += static_cast<size_t>(now);
       }
       // A server that does not close: until the client gives up.
@@ -129,6 +136,24 @@ TEST(HttpClientTest, AsksAndReturnsTheBody) {
   EXPECT_THAT(server.request(), StartsWith("GET /api?x=1 HTTP/1.1\r\nHost: 127.0.0.1:"));
   EXPECT_THAT(server.request(), HasSubstr("\r\nAuthorization: Bearer secret\r\n"));
   EXPECT_THAT(server.request(), HasSubstr("\r\nConnection: close\r\n"));
+}
+
+// Catches: Beast's assertion that a last chunk comes as a whole.
+TEST(HttpClientTest, TakesAnAnswerByteByByte) {
+  for (const std::string& body : {std::string(), std::string("4\r\n0000\r\n")}) {
+    OneAnswer server("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + body + "0\r\n\r\n",
+                     true, "\r\n\r\n", 1);
+    const auto got = HttpGet(server.server(), "/p", {.timeout = kPatience});
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_EQ(*got, body.empty() ? "" : "0000");
+  }
+}
+
+TEST(HttpClientTest, BoundsTheHead) {
+  std::string head = "HTTP/1.1 200 OK\r\n";
+  for (int i = 0; i < 20'000; ++i) head += "X-Field: a value that takes a little room\r\n";
+  EXPECT_EQ(GetFrom(head + "Content-Length: 2\r\n\r\nhi").status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(HttpClientTest, SendsABodyAndReturnsAnyStatus) {

@@ -60,7 +60,7 @@ absl::StatusOr<std::vector<ClientSocket::SocketAddress>> ClientSocket::Resolve(
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   int error = 0;
-  for (const int flags : {AI_NUMERICHOST | AI_NUMERICSERV, AI_ADDRCONFIG | AI_NUMERICSERV}) {
+  for (const int flags : {AI_NUMERICHOST | AI_NUMERICSERV, AI_NUMERICSERV}) {
     hints.ai_flags = flags;
     addrinfo* list = nullptr;
     error = getaddrinfo(host.c_str(), port.c_str(), &hints, &list);

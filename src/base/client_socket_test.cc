@@ -180,13 +180,16 @@ TEST(ClientSocketTest, SaysSoWhenTheServerSpeaksNoTls) {
 }
 
 TEST(ClientSocketTest, NobodyThereIsUnavailable) {
-  std::string port;
-  {
-    OneConnection gone([](int) {});
-    port = gone.port();
-    ASSERT_TRUE(FinishConnect(*ConnectTo(gone)).ok());
-  }
-  const auto socket = ClientSocket::Connect("127.0.0.1", port, nullptr);
+  const Descriptor bound(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));  // it does not listen
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof(address);
+  auto* const any = static_cast<sockaddr*>(static_cast<void*>(&address));
+  ASSERT_EQ(bind(bound.number(), any, bytes), 0);
+  ASSERT_EQ(getsockname(bound.number(), any, &bytes), 0);
+  const auto socket =
+      ClientSocket::Connect("127.0.0.1", std::to_string(ntohs(address.sin_port)), nullptr);
   const absl::Status refused = socket.ok() ? FinishConnect(**socket) : socket.status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("can't connect: "));

@@ -1,13 +1,16 @@
 #include "base/secret_file.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
-#include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "base/descriptor.h"
 #include "base/logging.h"
 
 namespace hps {
@@ -33,14 +36,18 @@ absl::Status CheckSecretFile(const std::string& setting, const std::string& path
 
 absl::StatusOr<std::string> ReadSecretLine(const std::string& path, const std::string& where,
                                            size_t bytes_max) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.number() < 0) return absl::NotFoundError(absl::StrCat(where, " can't be read"));
   struct stat info {};
-  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+  if (fstat(file.number(), &info) != 0 || !S_ISREG(info.st_mode))
     return absl::InvalidArgumentError(absl::StrCat(where, " is not a regular file"));
-  std::ifstream file(path);
-  if (!file) return absl::NotFoundError(absl::StrCat(where, " can't be read"));
   std::string line(bytes_max + 2, '\0');  // a line's end may be two bytes
-  file.read(line.data(), static_cast<std::streamsize>(line.size()));
-  line.resize(static_cast<size_t>(file.gcount()));
+  ssize_t got = 0;
+  do {
+    got = read(file.number(), line.data(), line.size());
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) return absl::NotFoundError(absl::StrCat(where, " can't be read"));
+  line.resize(static_cast<size_t>(got));
   line.resize(std::min(line.find('\n'), line.size()));
   if (!line.empty() && line.back() == '\r') line.pop_back();
   return line;

@@ -159,8 +159,13 @@ absl::Status TlsClientError(const ssl_st* connection) {
                                                    X509_verify_cert_error_string(verified)));
   }
   if (error == 0) return absl::UnavailableError("the server closed the connection, or it broke");
-  if (ERR_GET_REASON(error) >= SSL_AD_REASON_OFFSET) return absl::UnauthenticatedError(reason);
-  return absl::InvalidArgumentError(absl::StrCat(reason, ": does the server speak TLS?"));
+  if (ERR_GET_LIB(error) != ERR_LIB_SSL) return absl::UnavailableError(reason);
+  const int alert = ERR_GET_REASON(error) - SSL_AD_REASON_OFFSET;
+  if (alert == SSL_AD_INTERNAL_ERROR) return absl::UnavailableError(reason);
+  if (alert >= 0) return absl::UnauthenticatedError(reason);
+  const bool is_no_tls = ERR_GET_REASON(error) == SSL_R_WRONG_VERSION_NUMBER;
+  return absl::InvalidArgumentError(
+      absl::StrCat(reason, is_no_tls ? ": does the server speak TLS?" : ""));
 }
 
 }  // namespace hps

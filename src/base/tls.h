@@ -57,7 +57,8 @@ absl::StatusOr<TlsConnection> NewTlsClient(const TlsFiles& files, const std::str
 
 // Why a client's connection failed. UNAUTHENTICATED: the server's certificate is not trusted, or
 // the server has sent an alert, as it does if it does not trust this client. INVALID_ARGUMENT: the
-// server's bytes are no TLS. UNAVAILABLE: the connection ended.
+// server's bytes are no TLS, or not as they should be. UNAVAILABLE: the connection ended, or one
+// side had an error of its own.
 absl::Status TlsClientError(const ssl_st* connection);
 
 }  // namespace hps

@@ -117,4 +117,14 @@ absl::Status ModelVersion::MakeSessions() {
   return absl::OkStatus();
 }
 
+ModelVersionRef ModelVersion::Share() {
+  uses_.fetch_add(1, std::memory_order_relaxed);
+  return ModelVersionRef(this);
+}
+
+void EndModelUse::operator()(ModelVersion* version) const {
+  if (version->uses_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  const std::unique_ptr<ModelVersion> last(version);
+}
+
 }  // namespace hps

@@ -9,6 +9,7 @@
 // Thread-safe; a slot's session is for the thread that has the slot.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -41,8 +42,12 @@ size_t LookupKeysMax(const Config& config, const ModelManager& models);
 absl::Status BehindTheSwitch(const absl::Status& error);
 
 class ModelVersion;
+
+struct EndModelUse {
+  void operator()(ModelVersion* version) const;
+};
 // Keeps a version alive.
-using ModelVersionRef = std::shared_ptr<ModelVersion>;
+using ModelVersionRef = std::unique_ptr<ModelVersion, EndModelUse>;
 
 class ModelVersion {
  public:
@@ -80,6 +85,8 @@ class ModelVersion {
   ModelVersion(const ModelVersion&) = delete;
   ModelVersion& operator=(const ModelVersion&) = delete;
 
+  ModelVersionRef Share();
+
   uint64_t number() const { return model_->version(); }
   const std::string& number_text() const { return number_text_; }
   std::span<const Table> tables() const { return tables_; }  // in declared order
@@ -100,6 +107,8 @@ class ModelVersion {
   PredictionSession& prediction_session(size_t slot) { return *prediction_sessions_[slot]; }
 
  private:
+  friend struct EndModelUse;
+
   int DeviceOf(size_t slot) const;  // -1 = the host
 
   ModelVersion(std::unique_ptr<LoadedModel> model, const Options& options,
@@ -114,6 +123,7 @@ class ModelVersion {
   const std::unique_ptr<Predictor> predictor_;
   std::vector<std::unique_ptr<LookupSession>> sessions_;  // by slot; end before model_
   std::vector<std::unique_ptr<PredictionSession>> prediction_sessions_;  // likewise
+  std::atomic<uint64_t> uses_{1};
 };
 
 }  // namespace hps

@@ -110,27 +110,35 @@ class NetworkPlaces::Session final : public DenseSession {
   }
 
   RowRoom* row_room() override { return on_device_ ? on_device_->row_room() : nullptr; }
-  DeviceLimits device_limits() const override { return on_device_->device_limits(); }
+  DeviceLimits device_limits() const override { return device_session().device_limits(); }
 
   // If this fails, the caller runs the batch again, with rows in the host's memory.
   absl::Status RunFromRows(uint32_t samples, std::span<const FedInput> inputs,
                            std::span<std::byte* const> outputs) override {
-    HPS_RETURN_IF_ERROR(on_device_->RunFromRows(samples, inputs, outputs));
+    HPS_RETURN_IF_ERROR(device_session().RunFromRows(samples, inputs, outputs));
     places_.counts_.on_devices.fetch_add(1, std::memory_order_relaxed);
     return absl::OkStatus();
   }
 
-  absl::Status BeginParts(uint32_t samples) override { return on_device_->BeginParts(samples); }
+  absl::Status BeginParts(uint32_t samples) override {
+    return device_session().BeginParts(samples);
+  }
   absl::Status EnqueuePart(const SampleRange& part, std::span<const FedInput> inputs) override {
-    return on_device_->EnqueuePart(part, inputs);
+    return device_session().EnqueuePart(part, inputs);
   }
   absl::Status EndParts(std::span<std::byte* const> outputs) override {
-    HPS_RETURN_IF_ERROR(on_device_->EndParts(outputs));
+    HPS_RETURN_IF_ERROR(device_session().EndParts(outputs));
     places_.counts_.on_devices.fetch_add(1, std::memory_order_relaxed);
     return absl::OkStatus();
   }
 
  private:
+  // Who has a row_room() has a device.
+  DenseSession& device_session() const {
+    HPS_CHECK(on_device_ != nullptr);
+    return *on_device_;
+  }
+
   NetworkPlaces& places_;
   const int device_;
   const std::unique_ptr<DenseSession> on_device_;

@@ -119,7 +119,8 @@ class StorePredictionModel final : public PredictionModel {
 
   absl::StatusOr<ModelVersionRef> Version() {
     MutexLock lock(version_mutex_);
-    return version_;
+    if (!version_.ok()) return version_.status();
+    return (*version_)->Share();
   }
 
   absl::StatusOr<size_t> TakeSlot(Deadline deadline) {

@@ -84,6 +84,18 @@ TEST_F(CallAnswersTest, IsCompleteWhenEachMissHasAnAnswer) {
   EXPECT_EQ(answers_.counts(0)[KeyStatus::kHitL1], 2u);
 }
 
+TEST_F(CallAnswersTest, EndsTheProcessAtAPieceThatIsABug) {
+  AddQuery({1, 1, 1}, 2);
+  Begin();
+  const std::vector<KeyStatus> three(3, KeyStatus::kHitL3);
+  EXPECT_DEATH(answers_.Add({.query = 1}), "call_answers.cc");
+  EXPECT_DEATH(answers_.Add({.query = 0, .first = 1, .statuses = three, .rows = Rows(3)}),
+               "call_answers.cc");
+  EXPECT_DEATH(answers_.Add({.query = 0, .statuses = three, .rows = Rows(2)}), "call_answers.cc");
+  Add(0, 1, {KeyStatus::kAbsent});
+  EXPECT_DEATH(Add(0, 0, three), "call_answers.cc") << "the second key is answered twice";
+}
+
 TEST_F(CallAnswersTest, APieceReplacesTheDevicesAnswers) {
   const DirectRows direct;
   AddQuery({3, 1}, 1, &direct);

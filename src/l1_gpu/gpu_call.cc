@@ -252,7 +252,7 @@ absl::Status GpuCall::Finish(std::span<const DeviceRowPiece> pieces) {
                           .piece = &piece});
     if (!status.ok()) break;
   }
-  // The pieces before a refused piece are sent all the same.
+  // The pieces before one that could not be copied are sent all the same.
   const absl::Status sent = sender_.Send();
   if (status.ok()) status = sent;
   in_flight_ |= sender_.sent();

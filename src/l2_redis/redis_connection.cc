@@ -20,6 +20,8 @@ constexpr std::string_view kRunId = "\r\nrun_id:";
 
 absl::StatusOr<std::string> ReadPassword(const std::string& path) {
   absl::StatusOr<std::string> password = ReadSecretLine(path, path, kPasswordBytesMax);
+  if (password.ok() && password->size() > kPasswordBytesMax)
+    return absl::UnavailableError(absl::StrCat("the password in ", path, " is too long"));
   if (password.ok() && !password->empty()) return password;
   return absl::UnavailableError(absl::StrCat("no password can be read from ", path));
 }
@@ -106,7 +108,7 @@ absl::Status RedisConnection::Receive(ReplySink& sink) {
   std::array<char, kReadBytes> bytes;
   for (;;) {
     const absl::StatusOr<size_t> count = socket_->Read(bytes.data(), bytes.size());
-    // After the handshake an alert of TLS is no other error than its loss with the connection.
+    // The end of the connection may overtake an alert of TLS, so both are the same error.
     if (!count.ok()) return absl::UnavailableError(count.status().message());
     if (*count == 0) return absl::OkStatus();
     const std::string_view arrived(bytes.data(), *count);

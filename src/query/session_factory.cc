@@ -1,6 +1,7 @@
 #include "query/session_factory.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -37,6 +38,9 @@ SessionFactory::SessionFactory(Options options, std::unique_ptr<FetchService> fe
           .timeout = options_.timeout,
           .tuning = options_.tuning} {
   HPS_CHECK(options_.caches.size() <= kCachesMax);
+  std::set<int> devices;
+  for (const DeviceCache* cache : options_.caches)
+    HPS_CHECK(devices.insert(cache->device()).second);
   if (options_.healths.empty()) {
     for (const DeviceCache* cache : options_.caches) {
       own_healths_.push_back(std::make_unique<DeviceHealth>(cache->device()));

@@ -81,6 +81,9 @@ class ModelRegistry {
 // The right to write one table. Its end lets the next writer or switch in.
 class WriteLease {
  public:
+  WriteLease(WriteLease&&) = default;
+  WriteLease& operator=(WriteLease&&) = delete;  // would end the write before its table
+
   // Null if the table is not loaded: it is then written in level 3 only.
   const std::shared_ptr<LiveTable>& live() const { return live_; }
 

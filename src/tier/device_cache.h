@@ -151,8 +151,8 @@ class DeviceCall {
   // times, so that copies overlap with fetching; each key is answered once. Asynchronous for rows
   // in Staging. Other rows are copied first; if there are many, Finish waits for the device, at
   // most until the last deadline given to Misses. Errors: DEADLINE_EXCEEDED (the call may then only
-  // be returned), INTERNAL. REQUIRES: no piece exceeds the misses or lacks rows that its statuses
-  // need.
+  // be returned), INTERNAL. REQUIRES: no piece exceeds the misses, answers a key again, or lacks
+  // rows that its statuses need.
   virtual absl::Status Finish(std::span<const DeviceRowPiece> pieces) = 0;
 
   // Converts the rows of all queries with `convert_from` to float32, in one launch. Call it once,

@@ -25,6 +25,11 @@ TEST(DeviceQueryTest, EndsTheProcessAtABug) {
   const std::byte short_row{};
   const std::vector<std::function<void(DeviceCacheQuery&)>> bugs = {
       [](DeviceCacheQuery& query) { query.row_bytes = 0; },
+      [](DeviceCacheQuery& query) { query.row_bytes = query.row_stride_bytes = kRowBytesMax + 1; },
+      [](DeviceCacheQuery& query) {
+        query.convert_from = Dtype::kFloat16;
+        query.row_bytes = 7;
+      },
       [](DeviceCacheQuery& query) { query.row_stride_bytes = 7; },
       [](DeviceCacheQuery& query) { query.space = MemorySpace::kHost; },
       [](DeviceCacheQuery& query) { query.key_count = SIZE_MAX; },  // the sum would wrap around
@@ -41,6 +46,8 @@ TEST(DeviceQueryTest, EndsTheProcessAtABug) {
     bug(queries[1]);
     EXPECT_DEATH(CheckDeviceQueries(queries, 10), "device_query.h");
   }
+  const std::vector<DeviceCacheQuery> too_many(kTablesPerCallMax + 1, Good());
+  EXPECT_DEATH(CheckDeviceQueries(too_many, 10), "device_query.h");
 }
 
 }  // namespace

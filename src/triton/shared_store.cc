@@ -36,7 +36,7 @@ OpenStores& Stores() {
 
 ModelVersionRef ServedModel::version() const {
   MutexLock lock(mutex_);
-  return version_;
+  return version_ == nullptr ? nullptr : version_->Share();
 }
 
 absl::StatusOr<SharedStore::Use> SharedStore::Acquire(const std::string& configuration,

@@ -1,6 +1,7 @@
 #include "update/parked_messages.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include <cerrno>
@@ -19,13 +20,14 @@ namespace hps {
 namespace {
 
 constexpr std::string_view kFileMagic = "HPSPARK2";
-constexpr size_t kTextBytesMax = 4096;  // of table, topic and detail, each
+constexpr uint32_t kRecordMagic = 0x4b524150;  // "PARK"
+constexpr size_t kTextBytesMax = 4096;         // of table, topic and detail, each
 
 std::string FilePath(const std::string& store_path) { return store_path + "/parked/messages"; }
 
 uint64_t Checksum(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
-// A record: the checksum of its fields, their size, and the fields.
+// A record: "PARK", the checksum of its fields, their size, and the fields.
 std::string Encode(const ParkedMessage& message, bool with_payload) {
   std::string detail = message.detail.substr(0, kTextBytesMax);
   std::string_view payload = AsText(message.payload);
@@ -43,7 +45,11 @@ std::string Encode(const ParkedMessage& message, bool with_payload) {
       .AddText(std::string_view(message.topic).substr(0, kTextBytesMax))
       .AddText(detail)
       .AddText(payload);
-  return RecordWriter().Add(Checksum(fields.text())).AddText(fields.text()).text();
+  return RecordWriter()
+      .Add(kRecordMagic)
+      .Add(Checksum(fields.text()))
+      .AddText(fields.text())
+      .text();
 }
 
 // nullopt: not of this version, such as a reason that it does not know.
@@ -80,11 +86,17 @@ absl::StatusOr<Records> Split(std::string_view bytes, const std::string& path) {
   }
   for (RecordReader rest(bytes.substr(kFileMagic.size()));;) {
     found.end = bytes.size() - rest.size();
+    const auto magic = rest.Take<uint32_t>();
     const auto checksum = rest.Take<uint64_t>();
     const std::string_view fields = rest.TakeText();
-    if (fields.empty()) return found;  // or zeros, which a power cut can leave
+    if (magic != kRecordMagic || !rest.good()) return found;
     if (Checksum(fields) == checksum) found.fields.push_back(fields);
   }
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  HPS_ASSIGN_OR_RETURN(const File file, File::OpenForReading(path));
+  return file.ReadAll();
 }
 
 absl::Status MakeDirectory(const std::string& store_path) {
@@ -104,7 +116,9 @@ absl::StatusOr<std::unique_ptr<ParkedMessages>> ParkedMessages::Open(const std::
   const absl::StatusOr<Records> records = Split(bytes, path);
   if (absl::IsDataLoss(records.status())) {
     // A damaged file must not keep the store from being served.
-    const std::string aside = path + ".damaged";
+    std::string aside = path + ".damaged";
+    for (int i = 2; access(aside.c_str(), F_OK) == 0; ++i)
+      aside = absl::StrCat(path, ".damaged", i);
     if (rename(path.c_str(), aside.c_str()) != 0) return FileError(errno, "can't rename", path);
     LogWarning(absl::StrCat(std::string(records.status().message()), "; it is kept as ", aside));
     return Open(store_path, bytes_max);
@@ -147,11 +161,12 @@ std::array<uint64_t, kParkReasonCount> ParkedMessages::counts() const {
 
 absl::StatusOr<std::vector<ParkedMessage>> ReadParkedMessages(const std::string& store_path) {
   const std::string path = FilePath(store_path);
-  const absl::StatusOr<File> file = File::OpenForReading(path);
-  if (absl::IsNotFound(file.status())) return std::vector<ParkedMessage>();
-  HPS_RETURN_IF_ERROR(file.status());
-  HPS_ASSIGN_OR_RETURN(const std::string bytes, file->ReadAll());
-  HPS_ASSIGN_OR_RETURN(const Records records, Split(bytes, path));
+  absl::StatusOr<std::string> bytes = ReadFile(path);
+  // A server may have cut off the part of a message for which the disk had no room.
+  if (absl::IsDataLoss(bytes.status())) bytes = ReadFile(path);
+  if (absl::IsNotFound(bytes.status())) return std::vector<ParkedMessage>();
+  HPS_RETURN_IF_ERROR(bytes.status());
+  HPS_ASSIGN_OR_RETURN(const Records records, Split(*bytes, path));
   std::vector<ParkedMessage> messages;
   for (const std::string_view fields : records.fields) {
     std::optional<ParkedMessage> message = Decode(fields);

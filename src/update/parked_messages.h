@@ -39,8 +39,7 @@ struct ParkedMessage {
 class ParkedMessages {
  public:
   // Makes directory and file where they are missing; readable by the owner only. Removes a half
-  // written message at the end. A file of another kind
-  // or of another version is renamed to `messages.damaged`.
+  // written message at the end. A file of another kind or version is renamed to `messages.damaged`.
   // `bytes_max` is for the whole file.
   // Errors: those of the file system (PERMISSION_DENIED, RESOURCE_EXHAUSTED, ...).
   static absl::StatusOr<std::unique_ptr<ParkedMessages>> Open(const std::string& store_path,
@@ -68,8 +67,8 @@ class ParkedMessages {
 };
 
 // The messages of a store in the order in which they were parked; none without a file. Works beside
-// a writer. Errors: those of the file system; DATA_LOSS (no file of parked
-// messages, or one of another version).
+// a writer. Errors: those of the file system; DATA_LOSS (no file of parked messages, or one of
+// another version).
 absl::StatusOr<std::vector<ParkedMessage>> ReadParkedMessages(const std::string& store_path);
 
 // Replaces the messages of a store, in one step and durably. REQUIRES: no writer, that is, the

@@ -156,6 +156,37 @@ TEST(ParkedMessages, AFileOfAnotherKindIsKeptAside) {
   ASSERT_TRUE(Open(store)->Add(Message(1)).ok());
   EXPECT_EQ(Offsets(store), (std::vector<uint64_t>{1}));
   EXPECT_EQ(store.Read(std::string(kFile) + ".damaged"), "something else");
+  store.Write(kFile, "HPSPARK1 and its records");
+  ASSERT_TRUE(Open(store)->Add(Message(2)).ok());
+  EXPECT_EQ(store.Read(std::string(kFile) + ".damaged"), "something else") << "not replaced";
+  EXPECT_EQ(store.Read(std::string(kFile) + ".damaged2"), "HPSPARK1 and its records");
+}
+
+// Bytes that are no record's beginning end the file, also if a producer chose them.
+TEST(ParkedMessages, NothingBehindADamagedSizeIsRead) {
+  const TestDirectory store;
+  {
+    const auto parked = Open(store);
+    for (uint64_t i = 1; i <= 3; ++i) ASSERT_TRUE(parked->Add(Message(i)).ok());
+  }
+  const std::string whole = store.Read(kFile);
+  const size_t record = (whole.size() - 8) / 3;
+  for (const std::string& size : {std::string("\1\0\0\0", 4), std::string(4, '\0'),
+                                  std::string("\377\0\0\0", 4), std::string(4, '\377')}) {
+    std::string bytes = whole;
+    bytes.replace(8 + record + 12, 4, size);  // behind the second record's "PARK" and checksum
+    store.Write(kFile, bytes);
+    EXPECT_EQ(Offsets(store), (std::vector<uint64_t>{1}));
+  }
+}
+
+TEST(ParkedMessages, ZerosAtTheEndAreNoMessages) {
+  const TestDirectory store;
+  ASSERT_TRUE(Open(store)->Add(Message(1)).ok());
+  store.Write(kFile, store.Read(kFile) + std::string(4096, '\0'));
+  EXPECT_EQ(Offsets(store), (std::vector<uint64_t>{1}));
+  ASSERT_TRUE(Open(store)->Add(Message(2)).ok());
+  EXPECT_EQ(Offsets(store), (std::vector<uint64_t>{1, 2}));
 }
 
 TEST(ParkedMessages, ErrorsOfTheFileSystemAreReported) {

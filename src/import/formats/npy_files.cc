@@ -15,6 +15,7 @@
 #include "import/formats/npy_table.h"
 
 namespace hps {
+
 absl::StatusOr<std::vector<Key>> ReadNpyKeys(const std::string& path) {
   HPS_ASSIGN_OR_RETURN(const NpyKeys file, OpenNpyKeys(path));
   if (file.count > kKeysPerFileMax) {

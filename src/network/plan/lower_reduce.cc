@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,25 +11,40 @@
 namespace hps {
 namespace {
 
+// `axes` moved behind the other dimensions.
+PlanView Moved(const PlanView& in, const std::vector<size_t>& axes) {
+  std::vector<int64_t> order;
+  for (size_t d = 0; d < in.dims.size(); ++d) {
+    if (std::find(axes.begin(), axes.end(), d) == axes.end())
+      order.push_back(static_cast<int64_t>(d));
+  }
+  for (const size_t axis : axes) order.push_back(static_cast<int64_t>(axis));
+  return TransposeOf(in, order);
+}
+
+// The last `count` dimensions as one, or none if elements must move for it.
+std::optional<PlanView> Merged(const PlanView& in, size_t count) {
+  std::vector<int64_t> dims(in.dims.begin(), in.dims.end() - static_cast<std::ptrdiff_t>(count));
+  dims.push_back(std::accumulate(in.dims.end() - static_cast<std::ptrdiff_t>(count), in.dims.end(),
+                                 int64_t{1}, std::multiplies<>()));
+  return ReshapeOf(in, dims);
+}
+
 // `axes` moved behind the others and made one dimension.
 absl::StatusOr<PlanView> WithLast(PlanState& state, const PlanView& in,
                                   const std::vector<size_t>& axes) {
-  std::vector<int64_t> order, dims;
-  int64_t count = 1;
-  for (size_t d = 0; d < in.dims.size(); ++d) {
-    if (std::find(axes.begin(), axes.end(), d) != axes.end()) continue;
-    order.push_back(static_cast<int64_t>(d));
-    dims.push_back(in.dims[d]);
-  }
-  for (const size_t axis : axes) {
-    order.push_back(static_cast<int64_t>(axis));
-    count *= in.dims[axis];
-  }
-  dims.push_back(count);
-  const PlanView moved = TransposeOf(in, order);
-  if (const std::optional<PlanView> out = ReshapeOf(moved, dims)) return *out;
+  const PlanView moved = Moved(in, axes);
+  if (const std::optional<PlanView> merged = Merged(moved, axes.size())) return *merged;
   HPS_ASSIGN_OR_RETURN(const PlanView compact, state.Compact(moved));
-  return *ReshapeOf(compact, dims);
+  return *Merged(compact, axes.size());
+}
+
+// The same of what a step writes, which must not be a copy. REQUIRES: `out` is compact, or there is
+// one axis.
+PlanView OutputWithLast(const PlanView& out, const std::vector<size_t>& axes) {
+  const std::optional<PlanView> merged = Merged(Moved(out, axes), axes.size());
+  HPS_CHECK(merged.has_value());
+  return *merged;
 }
 
 }  // namespace
@@ -92,7 +109,7 @@ absl::Status LowerSoftmax(PlanState& state, const OnnxNode& node) {
   NormalizeStep step{.kind = node.op == "Softmax" ? PlanNormalization::kSoftmax
                                                   : PlanNormalization::kLogSoftmax};
   HPS_ASSIGN_OR_RETURN(step.in, WithLast(state, in, axes));
-  HPS_ASSIGN_OR_RETURN(step.out, WithLast(state, out, axes));
+  step.out = OutputWithLast(out, axes);
   state.plan().steps.push_back(std::move(step));
   return state.DefineView(node.outputs.front(), out, element);
 }
@@ -123,7 +140,7 @@ absl::Status LowerLayerNormalization(PlanState& state, const OnnxNode& node) {
   HPS_ASSIGN_OR_RETURN(const PlanView in, state.BufferView(node.inputs[0]));
   HPS_ASSIGN_OR_RETURN(const PlanView out, state.NewBuffer(in.dims, axes.size() > 1));
   HPS_ASSIGN_OR_RETURN(step.in, WithLast(state, in, axes));
-  HPS_ASSIGN_OR_RETURN(step.out, WithLast(state, out, axes));
+  step.out = OutputWithLast(out, axes);
   state.plan().steps.push_back(std::move(step));
   return state.DefineView(node.outputs.front(), out, element);
 }

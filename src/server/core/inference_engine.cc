@@ -190,7 +190,7 @@ void InferenceEngine::Do(BatchQueue::Work work) {
 }
 
 void InferenceEngine::RunBatch(size_t slot, CallList calls) {
-  const ModelVersionRef version = calls.head()->version;
+  const ModelVersionRef version = calls.head()->version->Share();
   ModelCounters& counters = calls.head()->model->counters;
   const size_t call_count = calls.size();
   counters.CountBatch(call_count);

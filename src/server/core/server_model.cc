@@ -7,7 +7,7 @@ namespace hps::server {
 
 ModelVersionRef ServerModel::version() const {
   MutexLock lock(mutex_);
-  return version_;
+  return version_ == nullptr ? nullptr : version_->Share();
 }
 
 absl::StatusOr<ModelVersionRef> ServerModel::FindVersion(std::string_view version) const {

@@ -1,6 +1,6 @@
 // TLS as the server uses it: a context made from files, and its end of each connection.
 //
-// OpenSSL stays behind this header, base/tls.h and transport.cc.
+// OpenSSL stays behind this header, base/tls.h, base/client_socket.h and transport.cc.
 #pragma once
 
 #include <cstdint>
