@@ -436,17 +436,27 @@ TEST_F(CacheLookupTest, WhereL1IsPassedByL2DecidesAboutWaiting) {
 
 // Catches a session that keeps its lease after an error until its next call, while others find
 // none.
-TEST_F(CacheLookupTest, ACallThatFailsGivesItsLeaseBack) {
+TEST(CacheFaultTest, ACallThatFailsGivesItsLeaseBack) {
+  TierFaults faults;
+  const auto cache = WithFaults(
+      *MakeHostCache(
+          {.device = 0, .bytes_max = uint64_t{4} << 20, .calls_max = 1, .call_keys_max = 16}),
+      &faults);
+  const WorldTable good = MakeWorldTable({.keys = {1, 2}}, nullptr);
   const WorldTable odd = MakeWorldTable({.name = "m/b", .stamp = 2, .keys = {1}}, nullptr);
-  odd.served->AttachL1(0, *cache_->OpenTable(16, cache_->TableBytes(16, 100)));  // rows have 32
-  world_.Publish({&table_, &odd});
-  const auto failing = world_.NewSession({.device = 0});
+  World world(0, {cache.get()});
+  for (const WorldTable* table : {&good, &odd})
+    table->served->AttachL1(0, *cache->OpenTable(32, cache->TableBytes(32, 100)));
+  world.Publish({&good, &odd});
+  const auto failing = world.NewSession({.device = 0});
+  const auto session = world.NewSession({.device = 0});
+  faults.Plan(TierOperation::kBegin, {.status = absl::InvalidArgumentError("!"), .times = 1});
   EXPECT_EQ(Ask(*failing, {1}, 1).statuses[0], KeyStatus::kHitL3);
-  EXPECT_EQ(world_.statistics().tables[1].l1.errors, 1);
-  Ask(*session_, {2});
-  world_.executor().RunAll();
-  EXPECT_EQ(Ask(*session_, {2}).statuses[0], KeyStatus::kHitL1);
-  EXPECT_EQ(world_.statistics().tables[0].l1.errors, 0);
+  EXPECT_EQ(world.statistics().tables[1].l1.errors, 1);
+  Ask(*session, {2});
+  world.executor().RunAll();
+  EXPECT_EQ(Ask(*session, {2}).statuses[0], KeyStatus::kHitL1);
+  EXPECT_EQ(world.statistics().tables[0].l1.errors, 0);
 }
 
 }  // namespace
