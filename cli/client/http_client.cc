@@ -55,9 +55,8 @@ class Exchange {
   const Clock::time_point deadline_;
   const uint64_t body_bytes_max_;
   std::unique_ptr<ClientSocket> socket_;
-  size_t sent_ = 0;        // bytes of the request
-  size_t head_bytes_ = 0;  // of the answer
-  std::string received_;   // and not parsed yet
+  size_t sent_ = 0;       // bytes of the request
+  std::string received_;  // and not parsed yet
   http::response_parser<http::string_body> parser_;
 };
 
@@ -117,10 +116,8 @@ absl::Status Exchange::Parse(std::string_view piece) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the answer has more than ", body_bytes_max_, " bytes"));
   }
-  // Beast bounds the line that it parses, not all of the head.
-  if (!parser_.is_header_done()) head_bytes_ += piece.size();
   const bool is_http = !error || error == http::error::need_more;
-  if (is_http && std::max(head_bytes_, received_.size()) <= kHeadBytesMax) return absl::OkStatus();
+  if (is_http && received_.size() <= kHeadBytesMax) return absl::OkStatus();
   return absl::InvalidArgumentError("the answer is not HTTP");
 }
 
