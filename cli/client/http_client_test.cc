@@ -75,8 +75,8 @@ int BoundSocket(HttpServerAddress* at) {
 // Answers one connection with a text, then closes it; keeps the request.
 class OneAnswer {
  public:
-  explicit OneAnswer(std::string answer, bool closes = true, std::string request_end = "\r\n\r\n",
-                     size_t piece_bytes = SIZE_MAX)
+  explicit OneAnswer(std::string answer, bool closes = true,
+                     const std::string& request_end = "\r\n\r\n", size_t piece_bytes = SIZE_MAX)
       : listener_(BoundSocket(&server_)) {
     EXPECT_EQ(listen(listener_, 1), 0);
     thread_ = std::thread([this, answer = std::move(answer), closes, request_end, piece_bytes] {
