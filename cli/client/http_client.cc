@@ -104,8 +104,8 @@ absl::Status Exchange::Move() {
 
 absl::Status Exchange::Parse(std::string_view piece) {
   received_ += piece;
-  // Beast (Boost 1.81) aborts the process if it comes back to a last chunk of which it has seen a
-  // part: BOOST_ASSERT(n >= 5) in parse_chunk_header. No body has fewer bytes left.
+  // Beast (Boost 1.81) aborts the process if it gets a part of the last chunk first and the rest
+  // later: BOOST_ASSERT(n >= 5) in parse_chunk_header. No body has fewer bytes left.
   if (parser_.is_header_done() && parser_.chunked() && received_.size() < kLastChunkBytes &&
       received_.starts_with('0')) {
     return absl::OkStatus();

@@ -51,7 +51,7 @@ class File {
   // Errors: RESOURCE_EXHAUSTED (disk full, quota), UNAVAILABLE (the disk fails).
   absl::Status WriteAt(uint64_t offset, std::span<const std::byte> from) const;
 
-  // Cuts off what is behind `bytes`. Errors: those of WriteAt.
+  // Shortens the file to its first `bytes`. Errors: those of WriteAt.
   absl::Status Truncate(uint64_t bytes) const;
 
   // Makes all written bytes durable.
@@ -60,7 +60,7 @@ class File {
  private:
   File(Descriptor descriptor, std::string path)
       : descriptor_(std::move(descriptor)), path_(std::move(path)) {}
-  // With the size of what was opened; fails if that is no regular file.
+  // The file of an open descriptor, with its size. Errors: INVALID_ARGUMENT (not a regular file).
   static absl::StatusOr<File> Examined(int descriptor, const std::string& path);
 
   Descriptor descriptor_;

@@ -37,9 +37,9 @@ struct TlsFiles {
 // Errors: RESOURCE_EXHAUSTED.
 absl::StatusOr<TlsContextOwner> NewTlsContext(const ssl_method_st* method);
 
-// Each gives the context what it reads. A key with a pass phrase is refused: nobody is there to be
-// asked for it. Errors, with setting and path: NOT_FOUND (can't be read), INVALID_ARGUMENT (no
-// regular file, does not parse, or the key is not the certificate's).
+// Each reads files into the context. A key with a pass phrase is refused, because no user is there
+// to be asked for it. Errors, with setting and path: NOT_FOUND (can't be read), INVALID_ARGUMENT
+// (no regular file, does not parse, or the key is not the certificate's).
 absl::Status ReadTlsCertificate(const TlsFiles& files, ssl_ctx_st* context);
 absl::Status ReadTlsAuthority(const std::string& setting, const std::string& path,
                               ssl_ctx_st* context);

@@ -52,11 +52,10 @@ absl::Status RunSteps(Executor& executor, const StepPlan& plan) {
   Steps steps(plan);
   const size_t lane_count = std::min(plan.lane_count, plan.step_count);
   Latch done(lane_count);
-  FunctionTask lane([&] {
-    steps.RunSome();
-    done.CountDown();
-  });
-  std::vector<FunctionTask> lanes(lane_count, lane);
+  std::vector<FunctionTask> lanes(lane_count, FunctionTask([&] {
+                                    steps.RunSome();
+                                    done.CountDown();
+                                  }));
   // From here on the lanes use objects on this stack, so this function must not return before they
   // have ended.
   for (FunctionTask& lane : lanes) {

@@ -85,6 +85,7 @@ class ModelVersion {
   ModelVersion(const ModelVersion&) = delete;
   ModelVersion& operator=(const ModelVersion&) = delete;
 
+  // One more use of this version.
   ModelVersionRef Share();
 
   uint64_t number() const { return model_->version(); }

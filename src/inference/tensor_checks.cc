@@ -1,6 +1,8 @@
 #include "inference/tensor_checks.h"
 
-#include <map>
+#include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
@@ -164,11 +166,14 @@ bool HasNan(Datatype datatype, std::span<const std::byte> elements) {
 
 Datatype DatatypeOf(OnnxElement element) {
   using enum OnnxElement;
-  static const std::map<OnnxElement, Datatype> kDatatypes = {
+  static constexpr std::pair<OnnxElement, Datatype> kDatatypes[] = {
       {kFloat32, Datatype::kFp32}, {kUint8, Datatype::kUint8},  {kInt8, Datatype::kInt8},
       {kInt32, Datatype::kInt32},  {kInt64, Datatype::kInt64},  {kBool, Datatype::kBool},
       {kFloat16, Datatype::kFp16}, {kFloat64, Datatype::kFp64}, {kBfloat16, Datatype::kBf16}};
-  return kDatatypes.at(element);
+  const auto* const found =
+      std::ranges::find(kDatatypes, element, &std::pair<OnnxElement, Datatype>::first);
+  HPS_CHECK(found != std::end(kDatatypes));
+  return found->second;
 }
 
 void AddOutputTensor(std::vector<OutputTensor>& outputs, std::string_view name, Datatype datatype,

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <exception>
-#include <map>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <string>
@@ -39,11 +39,14 @@ absl::Status Guarded(absl::StatusCode code, const char* what, Body body) {
 
 ov::element::Type TypeOf(OnnxElement element) {
   using enum OnnxElement;
-  static const std::map<OnnxElement, ov::element::Type> kTypes = {
+  using ElementType = std::pair<OnnxElement, ov::element::Type>;
+  static const ElementType kTypes[] = {
       {kFloat32, ov::element::f32}, {kUint8, ov::element::u8},    {kInt8, ov::element::i8},
       {kInt32, ov::element::i32},   {kInt64, ov::element::i64},   {kBool, ov::element::boolean},
       {kFloat16, ov::element::f16}, {kFloat64, ov::element::f64}, {kBfloat16, ov::element::bf16}};
-  return kTypes.at(element);
+  const auto* const found = std::ranges::find(kTypes, element, &ElementType::first);
+  HPS_CHECK(found != std::end(kTypes));
+  return found->second;
 }
 
 constexpr int kShapesKept = 16;

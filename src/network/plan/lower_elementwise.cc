@@ -107,7 +107,8 @@ bool IsUsedOnce(PlanState& state, const OnnxNode& node, size_t input) {
 // An operand, and whether nothing else uses it.
 using Operand = std::pair<PlanValue*, bool>;
 
-// One instruction over operands of one shape, of which one number may be its immediate.
+// Makes one instruction of operands that are broadcast to one shape. The first operand that is one
+// constant number becomes the instruction's immediate.
 absl::StatusOr<PlanValue> Combine(PlanState& state, PlanOperation operation,
                                   std::span<const Operand> operands) {
   std::vector<const PlanValue*> values;

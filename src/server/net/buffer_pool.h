@@ -35,7 +35,7 @@ class BufferPool {
     uint64_t lent_bytes_max = 0;                    // at a time
     uint64_t request_bytes_max = UINT64_MAX;        // ... for requests,
     uint64_t large_request_bytes_max = UINT64_MAX;  // ... of more than kSmallBytes each
-    uint64_t kept_bytes_max = 0;                    // for later, beside what is lent
+    uint64_t kept_bytes_max = 0;                    // of free buffers, for later leases
   };
   static constexpr size_t kSmallBytes = size_t{32} << 10;
 

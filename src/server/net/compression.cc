@@ -119,7 +119,7 @@ absl::StatusOr<CodedBytes> Deflate(Coding coding,
   for (const std::span<const std::byte> piece : pieces) total += piece.size();
   if (total > kStepBytesMax) return OutOfMemory();
   CodedBytes body;
-  // Of what is at most a gibibyte, so that it fits zlib's count, too.
+  // zlib's bound for at most a gibibyte fits its count of 32 bits.
   const size_t room = std::min<size_t>(bytes_max, deflateBound(&stream, total));
   HPS_ASSIGN_OR_RETURN(body.memory, pool.Acquire(room, BufferPool::Use::kAnswer));
   stream.next_out = ZlibBytes(body.memory.bytes().data());
