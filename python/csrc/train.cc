@@ -1,8 +1,5 @@
-// hps._hps.train: the embedding engine, for hps.train.
-//
-// Arrays of a step come as addresses, because a step has some hundred of them and an address costs
-// a tenth of what an array object does; hps.train checks their types and keeps them alive. The
-// functions that work on rows release the GIL.
+// hps._hps.train: the embedding engine, for hps.train. Here are the rows of tables; train_steps.cc
+// has the steps. The functions that work on rows release the GIL.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,9 +14,8 @@
 #include "python/csrc/bindings.h"
 #include "python/csrc/errors.h"
 #include "python/csrc/gil.h"
-#include "python/csrc/train_batches.h"
+#include "python/csrc/train_arrays.h"
 #include "train/embedding_shard.h"
-#include "train/table_calls.h"
 #include "train/unique_keys.h"
 #include "train_cpu/host_shard.h"
 #include "train_cpu/locked_shard.h"
@@ -35,53 +31,6 @@ using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <typename T>
 std::vector<T> Copy(const Vector<T>& array) {
   return {array.data(), array.data() + array.size()};
-}
-
-// (shard, step or None, keys, key count, offsets, offset count, weights, weight count, pooling,
-//  out, out count)
-TableForward ForwardOf(nb::handle item) {
-  const auto t = nb::cast<nb::tuple>(item);
-  TableForward table;
-  table.shard = nb::cast<EmbeddingShard*>(t[0]);
-  table.step = t[1].is_none() ? nullptr : nb::cast<StepIndex*>(t[1]);
-  table.batch = BatchOf(t, 2);
-  table.out = SpanAt<float>(t[9], t[10]);
-  return table;
-}
-
-// (shard, step, gradients, gradient count, learning rate, scale)
-TableBackward BackwardOf(nb::handle item) {
-  const auto t = nb::cast<nb::tuple>(item);
-  return {.shard = nb::cast<EmbeddingShard*>(t[0]),
-          .step = nb::cast<StepIndex*>(t[1]),
-          .gradient = {.gradients = SpanAt<const float>(t[2], t[3]),
-                       .learning_rate = nb::cast<float>(t[4]),
-                       .scale = nb::cast<float>(t[5])}};
-}
-
-void Forward(const nb::list& items) {
-  std::vector<TableForward> tables;
-  tables.reserve(items.size());
-  for (const nb::handle item : items) tables.push_back(ForwardOf(item));
-  absl::Status status;
-  {
-    const ReleasedGil release;
-    status = ForwardTables(tables);
-  }
-  RaiseIfError(status);
-}
-
-bool Backward(const nb::list& items) {
-  std::vector<TableBackward> tables;
-  tables.reserve(items.size());
-  for (const nb::handle item : items) tables.push_back(BackwardOf(item));
-  absl::StatusOr<bool> applied(false);
-  {
-    const ReleasedGil release;
-    applied = BackwardTables(tables);
-  }
-  RaiseIfError(applied.status());
-  return *applied;
 }
 
 std::unique_ptr<EmbeddingShard> MakeShard(const nb::dict& d) {
@@ -205,9 +154,7 @@ nb::object Owners(const Vector<Key>& keys, uint32_t rank_count) {
 
 void BindTrain(nb::module_& module) {
   nb::module_ m = module.def_submodule("train", "The embedding engine; used by hps.train.");
-  nb::class_<StepIndex>(m, "Step");
   nb::class_<EmbeddingShard>(m, "Shard")
-      .def("new_step", &EmbeddingShard::NewStep)
       .def("read_rows", &ReadRows, nb::arg("with_state"))
       .def("write_rows", &WriteRows)
       .def("erase_rows", &EraseRows)
@@ -215,10 +162,8 @@ void BindTrain(nb::module_& module) {
       .def("acknowledge_delta", &AcknowledgeDelta, nb::arg("with_state"), nb::arg("through"))
       .def("statistics", &Statistics);
   m.def("make_shard", &MakeShard);
-  m.def("forward", &Forward);
-  m.def("backward", &Backward);
   m.def("owners", &Owners);
-  BindTrainRanks(m);
+  BindTrainSteps(m);
 }
 
 }  // namespace hps::python

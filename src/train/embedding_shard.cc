@@ -28,43 +28,22 @@ absl::Status ValidateShardOptions(const ShardOptions& options) {
   return ValidateOptimizer(options.optimizer);
 }
 
-absl::Status ValidateBatch(const BagBatch& batch, std::string_view table) {
-  auto error = [table](auto... parts) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "embedding table ", absl::string_view(table.data(), table.size()), ": ", parts...));
+absl::Status ValidateBatch(const BagBatch& batch, std::string_view what) {
+  auto error = [what](auto... parts) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(absl::string_view(what.data(), what.size()), ": ", parts...));
   };
   if (batch.keys.size() >= kKeysMax) return error("2^32 - 1 keys or more in a batch");
   if (!batch.weights.empty() && batch.weights.size() != batch.keys.size())
     return error(batch.weights.size(), " weights for ", batch.keys.size(), " keys");
   if (!batch.weights.empty() && batch.pooling != Pooling::kSum)
     return error("weights need the pooling sum");
-  if (!batch.offsets.empty() && (batch.offsets.front() != 0 ||
-                                 batch.offsets.back() != static_cast<int64_t>(batch.keys.size()) ||
-                                 !std::is_sorted(batch.offsets.begin(), batch.offsets.end())))
+  if (!batch.offsets.empty() &&
+      (!std::is_sorted(batch.offsets.begin(), batch.offsets.end()) ||
+       static_cast<uint64_t>(batch.offsets.back()) - static_cast<uint64_t>(batch.offsets.front()) !=
+           batch.keys.size()))
     return error("offsets must ascend from 0 to the number of keys");
   return absl::OkStatus();
-}
-
-absl::Status EmbeddingShard::Forward(const BagBatch& batch, StepIndex* step, std::span<float> out) {
-  const size_t dim = options().dim;
-  if (out.size() != batch.output_rows() * dim) {
-    return absl::InvalidArgumentError(absl::StrCat("embedding table ", options().name,
-                                                   ": the output has ", out.size(), " values, not ",
-                                                   batch.output_rows(), " x ", dim));
-  }
-  const OutputPiece piece{batch.output_rows(), out.data()};
-  return ForwardPieces(batch, step, {&piece, 1});
-}
-
-absl::Status EmbeddingShard::Backward(StepIndex& step, const StepGradient& gradient) {
-  const size_t dim = options().dim;
-  if (gradient.gradients.size() % dim != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("embedding table ", options().name, ": ",
-                                                   gradient.gradients.size(),
-                                                   " gradients are not rows of ", dim));
-  }
-  const GradientPiece piece{gradient.gradients.size() / dim, gradient.gradients.data()};
-  return BackwardPieces(step, {&piece, 1}, {gradient.learning_rate, gradient.scale});
 }
 
 }  // namespace hps

@@ -13,8 +13,10 @@ namespace {
 constexpr int32_t kMagnitude = 0x7fffffff;
 constexpr double kScaledSumMax = 0x1p47;
 constexpr double kFloatMax = std::numeric_limits<float>::max();
-// A constant number of values, so that the compiler makes vectors of the inner loop.
+// Constant numbers of values, so that the compiler makes vectors of the inner loops. The small one
+// is for narrow rows that are looked at one by one.
 constexpr size_t kBlock = 64;
+constexpr size_t kSmallBlock = 16;
 
 // Bits of magnitudes ascend with them; those of infinity and NaN are the largest.
 uint32_t IsAbove(float value, int32_t limit) {
@@ -46,6 +48,10 @@ bool AllWithin(std::span<const float> values, float limit) {
   for (; i + kBlock <= values.size(); i += kBlock) {
     const float* const block = values.data() + i;
     for (size_t j = 0; j < kBlock; ++j) above |= IsAbove(block[j], limit_bits);
+  }
+  for (; i + kSmallBlock <= values.size(); i += kSmallBlock) {
+    const float* const block = values.data() + i;
+    for (size_t j = 0; j < kSmallBlock; ++j) above |= IsAbove(block[j], limit_bits);
   }
   for (; i < values.size(); ++i) above |= IsAbove(values[i], limit_bits);
   return above == 0;

@@ -1,6 +1,7 @@
 // The different keys of a batch, for exchanges between ranks, and the rank that owns a key.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -13,8 +14,10 @@ namespace hps {
 // Keeps its memory from batch to batch. Not thread-safe.
 class UniqueKeys {
  public:
-  // REQUIRES: fewer than 2^32 - 1 keys. May throw std::bad_alloc.
-  void Find(std::span<const Key> keys);
+  // Forgets the keys before, and makes room for a batch. May throw std::bad_alloc.
+  void Begin(size_t key_count);
+  // Adds keys of the batch. REQUIRES: in all at most `key_count`, fewer than 2^32 - 1.
+  void Add(std::span<const Key> keys);
 
   // In the order of their first occurrence.
   std::span<const Key> keys() const { return keys_; }

@@ -14,11 +14,13 @@ namespace {
 TEST(UniqueKeys, AreInTheOrderOfTheirFirstOccurrence) {
   const Key least = std::numeric_limits<Key>::min();
   UniqueKeys unique;
-  unique.Find(std::vector<Key>{7, -1, 7, least, -1, 0});
+  unique.Begin(6);
+  unique.Add(std::vector<Key>{7, -1, 7});
+  unique.Add(std::vector<Key>{least, -1, 0});
   const auto [keys, places] = std::pair(unique.keys(), unique.places());
   EXPECT_EQ(std::vector(keys.begin(), keys.end()), (std::vector<Key>{7, -1, least, 0}));
   EXPECT_EQ(std::vector(places.begin(), places.end()), (std::vector<uint32_t>{0, 1, 0, 2, 1, 3}));
-  unique.Find({});
+  unique.Begin(0);
   EXPECT_TRUE(unique.keys().empty());
 }
 
@@ -27,7 +29,8 @@ TEST(UniqueKeys, PlacesLeadBackToTheKeys) {
   std::vector<Key> keys(10'000);
   for (Key& key : keys) key = static_cast<Key>(random() % 3000);
   UniqueKeys unique;
-  unique.Find(keys);
+  unique.Begin(keys.size());
+  unique.Add(keys);
   for (size_t i = 0; i < keys.size(); ++i) ASSERT_EQ(unique.keys()[unique.places()[i]], keys[i]);
 }
 

@@ -42,13 +42,18 @@ HostShard::HostShard(const ShardOptions& options)
       sum_(options.dim),
       zeros_(options.dim) {}
 
-absl::Status HostShard::CheckOutput(const BagBatch& batch, std::span<const OutputPiece> out) const {
-  size_t row_count = 0;
-  for (const OutputPiece& piece : out) row_count += piece.row_count;
-  if (row_count == batch.output_rows()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("embedding table ", options_.name, ": room for ",
-                                                 row_count, " output rows, not ",
-                                                 batch.output_rows()));
+absl::Status HostShard::CheckOutput(std::span<const BagBatch> features,
+                                    std::span<const OutputPiece> out) const {
+  size_t at = 0;
+  for (const BagBatch& feature : features) {
+    size_t row_count = 0;
+    while (row_count < feature.output_rows() && at < out.size()) row_count += out[at++].row_count;
+    if (row_count == feature.output_rows()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("embedding table ", options_.name, ": room for ",
+                                                   row_count, " output rows of a feature, not ",
+                                                   feature.output_rows()));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status HostShard::CheckRoom(size_t row_count) const {
@@ -59,45 +64,68 @@ absl::Status HostShard::CheckRoom(size_t row_count) const {
       "embedding table ", options_.name, ": more than 2^32 rows, or 2^31 training steps"));
 }
 
-absl::Status HostShard::ForwardPieces(const BagBatch& batch, StepIndex* step,
-                                      std::span<const OutputPiece> out) {
-  HPS_RETURN_IF_ERROR(ValidateBatch(batch, options_.name));
-  HPS_RETURN_IF_ERROR(CheckOutput(batch, out));
+absl::Status HostShard::Forward(std::span<const BagBatch> features, StepIndex* step,
+                                std::span<const OutputPiece> out) {
+  size_t key_count = 0;
+  for (const BagBatch& feature : features) {
+    HPS_RETURN_IF_ERROR(ValidateBatch(feature, options_.name));
+    key_count += feature.keys.size();
+  }
+  HPS_RETURN_IF_ERROR(CheckOutput(features, out));
   try {
-    if (step != nullptr) {
-      HPS_RETURN_IF_ERROR(CheckRoom(batch.keys.size()));
-      auto& host_step = static_cast<HostStep&>(*step);
-      host_step.Clear();
+    auto* const host_step = static_cast<HostStep*>(step);
+    if (host_step != nullptr) {
+      HPS_RETURN_IF_ERROR(CheckRoom(key_count));
+      host_step->Clear();
       BeginStep();
-      FindSlots(batch.keys);
-      TakeRows(batch, host_step);
-      host_step.Finish(batch);
-    } else {
-      FindSlots(batch.keys);
-      LookUpRows(batch);
     }
+    slots_.resize(key_count);
+    row_values_.resize(key_count);
+    size_t first = 0;
+    for (const BagBatch& feature : features) {
+      FindSlots(feature.keys, slots_.data() + first);
+      first += feature.keys.size();
+    }
+    first = 0;
+    for (const BagBatch& feature : features) {
+      if (host_step != nullptr)
+        TakeRows(feature.keys, first, *host_step);
+      else
+        LookUpRows(feature.keys, first);
+      first += feature.keys.size();
+    }
+    if (host_step != nullptr) host_step->Finish(features);
   } catch (const std::bad_alloc&) {
     return OutOfMemory("embedding table: no memory for new rows");
   }
-  PoolRows(batch, out);
+  PoolRows(features, out);
   return absl::OkStatus();
 }
 
-void HostShard::PoolRows(const BagBatch& batch, std::span<const OutputPiece> out) const {
-  const bool is_bagged = batch.pooling != Pooling::kNone && !batch.offsets.empty();
-  size_t first = 0;  // output row of the piece; without bags also its first key
-  for (const OutputPiece& piece : out) {
-    const size_t key = is_bagged ? 0 : first;
-    if (piece.rows != nullptr) {
-      kernels_.pool({.rows = row_values_.data() + key,
-                     .offsets = is_bagged ? batch.offsets.data() + first : nullptr,
-                     .weights = batch.weights.empty() ? nullptr : batch.weights.data() + key,
-                     .is_mean = batch.pooling == Pooling::kMean,
-                     .bag_count = piece.row_count,
-                     .dim = options_.dim,
-                     .out = piece.rows});
+void HostShard::PoolRows(std::span<const BagBatch> features,
+                         std::span<const OutputPiece> out) const {
+  const OutputPiece* piece = out.data();
+  const float* const* rows = row_values_.data();
+  for (const BagBatch& feature : features) {
+    const bool is_bagged = feature.pooling != Pooling::kNone && !feature.offsets.empty();
+    size_t first = 0;  // output row of the piece; without bags also its first key
+    while (first < feature.output_rows()) {
+      const size_t key = is_bagged ? 0 : first;
+      if (piece->rows != nullptr) {
+        kernels_.pool({.rows = rows + key,
+                       .offsets = is_bagged ? feature.offsets.data() + first : nullptr,
+                       .offset_base = is_bagged ? feature.offsets[0] : 0,
+                       .weights = feature.weights.empty() ? nullptr : feature.weights.data() + key,
+                       .is_mean = feature.pooling == Pooling::kMean,
+                       .bag_count = piece->row_count,
+                       .dim = options_.dim,
+                       .out = piece->rows,
+                       .out_stride = piece->stride});
+      }
+      first += piece->row_count;
+      ++piece;
     }
-    first += piece.row_count;
+    rows += feature.keys.size();
   }
 }
 
@@ -109,8 +137,7 @@ void HostShard::BeginStep() {
   if (pending_.size() > kPendingMax) ForgetPending();
 }
 
-void HostShard::FindSlots(std::span<const Key> keys) {
-  slots_.resize(keys.size());
+void HostShard::FindSlots(std::span<const Key> keys, uint32_t* slots) {
   std::array<std::array<uint64_t, kBlock>, 2> hashes;
   auto ask = [&](size_t begin) {
     auto& block = hashes[begin / kBlock % 2];
@@ -124,38 +151,37 @@ void HostShard::FindSlots(std::span<const Key> keys) {
     ask(begin + kBlock);
     const auto& block = hashes[begin / kBlock % 2];
     for (size_t i = begin; i < std::min(keys.size(), begin + kBlock); ++i) {
-      slots_[i] = index_.Find(keys[i], block[i - begin]);
-      if (slots_[i] != kNoRow) __builtin_prefetch(rows_.at(slots_[i]), 1);
+      slots[i] = index_.Find(keys[i], block[i - begin]);
+      if (slots[i] != kNoRow) __builtin_prefetch(rows_.at(slots[i]), 1);
     }
   }
 }
 
-void HostShard::TakeRows(const BagBatch& batch, HostStep& step) {
-  row_values_.resize(batch.keys.size());
-  for (size_t i = 0; i < batch.keys.size(); ++i) {
-    uint32_t slot = slots_[i];
-    if (slot == kNoRow || IsStale(*rows_.at(slot), batch.keys[i])) [[unlikely]]
-      slot = AdmitRow(batch.keys[i]);
+void HostShard::TakeRows(std::span<const Key> keys, size_t first, HostStep& step) {
+  for (size_t i = 0; i < keys.size(); ++i) {
+    uint32_t slot = slots_[first + i];
+    if (slot == kNoRow || IsStale(*rows_.at(slot), keys[i])) [[unlikely]]
+      slot = AdmitRow(keys[i]);
     if (slot == kNoRow) {
-      row_values_[i] = zeros_.data();
+      row_values_[first + i] = zeros_.data();
       step.AddOccurrence(kNoRow);
       continue;
     }
     RowHeader* const row = rows_.at(slot);
     if (row->last_seen != step_) {
       row->last_seen = step_;
-      row->place = step.AddKey(batch.keys[i], slot);
+      row->place = step.AddKey(keys[i], slot);
     }
-    row_values_[i] = ValuesOf(row);
+    row_values_[first + i] = ValuesOf(row);
     step.AddOccurrence(row->place);
   }
 }
 
-void HostShard::LookUpRows(const BagBatch& batch) {
-  row_values_.resize(batch.keys.size());
-  for (size_t i = 0; i < batch.keys.size(); ++i) {
-    const bool has_row = slots_[i] != kNoRow && !IsExpired(*rows_.at(slots_[i]));
-    row_values_[i] = has_row ? ValuesOf(rows_.at(slots_[i])) : zeros_.data();
+void HostShard::LookUpRows(std::span<const Key> keys, size_t first) {
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const uint32_t slot = slots_[first + i];
+    const bool has_row = slot != kNoRow && !IsExpired(*rows_.at(slot));
+    row_values_[first + i] = has_row ? ValuesOf(rows_.at(slot)) : zeros_.data();
   }
 }
 
@@ -263,8 +289,8 @@ void HostShard::FindLiveRows(const HostStep& step, uint32_t change) {
   }
 }
 
-absl::Status HostShard::BackwardPieces(StepIndex& step, std::span<const GradientPiece> gradients,
-                                       const UpdateFactors& factors) {
+absl::Status HostShard::Backward(StepIndex& step, std::span<const GradientPiece> gradients,
+                                 const UpdateFactors& factors) {
   const auto& host_step = static_cast<const HostStep&>(step);
   if (!host_step.is_ready()) {
     return absl::InvalidArgumentError(
@@ -278,11 +304,7 @@ absl::Status HostShard::BackwardPieces(StepIndex& step, std::span<const Gradient
                                                    host_step.output_rows()));
   }
   try {
-    gradients_.clear();
-    for (const GradientPiece& piece : gradients) {
-      for (size_t i = 0; i < piece.row_count; ++i)
-        gradients_.push_back(piece.rows + i * options_.dim);
-    }
+    ListGradients(gradients, zeros_.data(), gradients_);
     FindLiveRows(host_step, ++change_);
   } catch (const std::bad_alloc&) {
     return OutOfMemory("embedding table: no memory for a step");

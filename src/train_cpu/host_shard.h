@@ -30,10 +30,10 @@ class HostShard final : public EmbeddingShard {
 
   const ShardOptions& options() const override { return options_; }
   std::unique_ptr<StepIndex> NewStep() const override { return std::make_unique<HostStep>(); }
-  absl::Status ForwardPieces(const BagBatch& batch, StepIndex* step,
-                             std::span<const OutputPiece> out) override;
-  absl::Status BackwardPieces(StepIndex& step, std::span<const GradientPiece> gradients,
-                              const UpdateFactors& factors) override;
+  absl::Status Forward(std::span<const BagBatch> features, StepIndex* step,
+                       std::span<const OutputPiece> out) override;
+  absl::Status Backward(StepIndex& step, std::span<const GradientPiece> gradients,
+                        const UpdateFactors& factors) override;
   absl::StatusOr<ShardRows> ReadRows(bool with_state) override;
   absl::Status WriteRows(const ShardRows& rows) override;
   absl::Status EraseRows(std::span<const Key> keys) override;
@@ -56,17 +56,18 @@ class HostShard final : public EmbeddingShard {
 
   explicit HostShard(const ShardOptions& options);
 
-  absl::Status CheckOutput(const BagBatch& batch, std::span<const OutputPiece> out) const;
+  absl::Status CheckOutput(std::span<const BagBatch> features,
+                           std::span<const OutputPiece> out) const;
   // Whether so many rows, and one more step, can be counted.
   absl::Status CheckRoom(size_t row_count) const;
   absl::Status CheckRows(const ShardRows& rows) const;
 
   // The parts of a training step.
   void BeginStep();
-  void FindSlots(std::span<const Key> keys);
-  void TakeRows(const BagBatch& batch, HostStep& step);
-  void LookUpRows(const BagBatch& batch);
-  void PoolRows(const BagBatch& batch, std::span<const OutputPiece> out) const;
+  void FindSlots(std::span<const Key> keys, uint32_t* slots);
+  void TakeRows(std::span<const Key> keys, size_t first, HostStep& step);
+  void LookUpRows(std::span<const Key> keys, size_t first);
+  void PoolRows(std::span<const BagBatch> features, std::span<const OutputPiece> out) const;
   // The row of a key that the index may lack; null: it waits for admission.
   uint32_t AdmitRow(Key key);
   void FindLiveRows(const HostStep& step, uint32_t change);

@@ -95,8 +95,8 @@ TEST(HostShard, BehavesAsAPlainMap) {
     std::vector<float> gradients(keys.size() * 5);
     for (float& gradient : gradients) gradient = static_cast<float>(random() % 9) - 4;
     std::vector<float> out(gradients.size());
-    ASSERT_TRUE(shard->Forward({.keys = keys}, step.get(), out).ok());
-    ASSERT_TRUE(shard->Backward(*step, {.gradients = gradients, .learning_rate = 1}).ok());
+    ASSERT_TRUE(ForwardOne(*shard, {.keys = keys}, step.get(), out).ok());
+    ASSERT_TRUE(BackwardOne(*shard, *step, gradients, {.learning_rate = 1}).ok());
     plain.Step(keys, gradients);
     if (s % 10 == 0) {
       const auto key = static_cast<Key>(random() % 50) - 10;
@@ -124,7 +124,7 @@ TEST(HostShard, GrowsOverManyRows) {
   std::vector<Key> keys(100'000);
   for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<Key>(i * 0x9e3779b97f4a7c15);
   std::vector<float> out(keys.size());
-  ASSERT_TRUE(shard->Forward({.keys = keys}, step.get(), out).ok());
+  ASSERT_TRUE(ForwardOne(*shard, {.keys = keys}, step.get(), out).ok());
   EXPECT_EQ(out, std::vector<float>(keys.size(), 2));
   EXPECT_EQ(shard->Statistics().rows, keys.size());
   EXPECT_GE(shard->Statistics().bytes, keys.size() * 48);

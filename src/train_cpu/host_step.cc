@@ -1,9 +1,19 @@
 #include "train_cpu/host_step.h"
 
-#include "train/gradient_bound.h"
+#include <algorithm>
+
 #include "train_cpu/key_index.h"
 
 namespace hps {
+
+void ListGradients(std::span<const GradientPiece> pieces, const float* zeros,
+                   std::vector<const float*>& gradients) {
+  gradients.clear();
+  for (const GradientPiece& piece : pieces) {
+    for (size_t i = 0; i < piece.row_count; ++i)
+      gradients.push_back(piece.rows == nullptr ? zeros : piece.rows + i * piece.stride);
+  }
+}
 
 void HostStep::Clear() {
   keys_.clear();
@@ -33,24 +43,39 @@ void HostStep::AddGradient(size_t occurrence, size_t output, float scale) {
   if (!gradient_scales_.empty()) gradient_scales_[at] = scale;
 }
 
-void HostStep::Finish(const BagBatch& batch) {
+void HostStep::AddGradients(const BagBatch& feature, size_t first_occurrence) {
+  const bool is_bagged = feature.pooling != Pooling::kNone && !feature.offsets.empty();
+  const bool is_mean = feature.pooling == Pooling::kMean && is_bagged;
+  size_t end = 0;  // of the bag, among the feature's keys
+  for (size_t output = 0; output < feature.output_rows(); ++output) {
+    const size_t begin = end;
+    end = is_bagged ? static_cast<size_t>(feature.offsets[output + 1] - feature.offsets[0])
+                    : output + 1;
+    const float share = is_mean && end > begin ? 1.0F / static_cast<float>(end - begin) : 1.0F;
+    for (size_t i = begin; i < end; ++i) {
+      AddGradient(first_occurrence + i, output_rows_ + output,
+                  feature.weights.empty() ? share : feature.weights[i]);
+    }
+  }
+  output_rows_ += feature.output_rows();
+}
+
+void HostStep::Finish(std::span<const BagBatch> features) {
   begins_.assign(keys_.size() + 2, 0);
   for (const uint32_t place : places_) {
     if (place != kNoRow) ++begins_[place + 2];
   }
   for (size_t i = 2; i < begins_.size(); ++i) begins_[i] += begins_[i - 1];
   gradient_rows_.resize(places_.size());
-  const bool is_bagged = batch.pooling != Pooling::kNone && !batch.offsets.empty();
-  const bool is_mean = batch.pooling == Pooling::kMean && is_bagged;
-  if (is_mean || !batch.weights.empty()) gradient_scales_.resize(places_.size());
-  output_rows_ = batch.output_rows();
-  gradient_factor_ = GradientFactor(batch);
-  for (size_t output = 0; output < output_rows_; ++output) {
-    const size_t begin = is_bagged ? static_cast<size_t>(batch.offsets[output]) : output;
-    const size_t end = is_bagged ? static_cast<size_t>(batch.offsets[output + 1]) : output + 1;
-    const float share = is_mean && end > begin ? 1.0F / static_cast<float>(end - begin) : 1.0F;
-    for (size_t i = begin; i < end; ++i)
-      AddGradient(i, output, batch.weights.empty() ? share : batch.weights[i]);
+  const bool is_scaled = std::any_of(features.begin(), features.end(), [](const BagBatch& feature) {
+    return !feature.weights.empty() ||
+           (feature.pooling == Pooling::kMean && !feature.offsets.empty());
+  });
+  if (is_scaled) gradient_scales_.resize(places_.size());
+  size_t occurrence = 0;
+  for (const BagBatch& feature : features) {
+    AddGradients(feature, occurrence);
+    occurrence += feature.keys.size();
   }
   is_ready_ = true;
 }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "hps/types.h"
@@ -11,6 +12,11 @@
 #include "train_cpu/row_kernels.h"
 
 namespace hps {
+
+// Writes where the gradient of each output row lies. `zeros` [dim] stands for gradients that are
+// null. May throw std::bad_alloc.
+void ListGradients(std::span<const GradientPiece> pieces, const float* zeros,
+                   std::vector<const float*>& gradients);
 
 // Vectors keep their memory from step to step.
 class HostStep final : public StepIndex {
@@ -23,7 +29,7 @@ class HostStep final : public StepIndex {
   void AddOccurrence(uint32_t place);
 
   // Sorts the occurrences by key, keeping their order within one.
-  void Finish(const BagBatch& batch);
+  void Finish(std::span<const BagBatch> features);
 
   GradientSums sums(const float* const* gradients, size_t dim) const {
     return {.begins = begins_.data(),
@@ -34,7 +40,6 @@ class HostStep final : public StepIndex {
             .gradients = gradients};
   }
 
-  double gradient_factor() const override { return gradient_factor_; }
   size_t key_count() const { return keys_.size(); }
   Key key(size_t place) const { return keys_[place]; }
   uint32_t slot(size_t place) const { return slots_[place]; }
@@ -43,6 +48,7 @@ class HostStep final : public StepIndex {
 
  private:
   void AddGradient(size_t occurrence, size_t output, float scale);
+  void AddGradients(const BagBatch& feature, size_t first_occurrence);
 
   std::vector<Key> keys_;
   std::vector<uint32_t> slots_;
@@ -51,7 +57,6 @@ class HostStep final : public StepIndex {
   std::vector<uint32_t> gradient_rows_;
   std::vector<float> gradient_scales_;
   size_t output_rows_ = 0;
-  double gradient_factor_ = 0;
   bool is_ready_ = false;
 };
 

@@ -13,12 +13,11 @@ KeyedPart::KeyedPart(const RankTable& table, const RankPlace& place)
       dim_(table.shard->options().dim),
       step_(table.shard->NewStep()) {}
 
-absl::Status KeyedPart::Begin(const BagBatch& batch, bool is_training) {
-  HPS_RETURN_IF_ERROR(ValidateBatch(batch, table_.shard->options().name));
+void KeyedPart::Begin(std::span<const BagBatch> features, bool is_training) {
   is_training_ = is_training;
   received_.clear();
   received_keys_.clear();
-  bags_.Begin(batch, is_training);
+  bags_.Begin(features, is_training);
   const std::span<const Key> keys = bags_.keys();
   groups_.resize(keys.size());
   begins_.assign(place_.rank_count + 3, 0);
@@ -33,7 +32,6 @@ absl::Status KeyedPart::Begin(const BagBatch& batch, bool is_training) {
   // begins_[group + 1] counts up from the group's begin to its end.
   for (size_t i = 0; i < keys.size(); ++i)
     order_[begins_[groups_[i] + 1]++] = static_cast<uint32_t>(i);
-  return absl::OkStatus();
 }
 
 PieceSizes KeyedPart::Sizes(uint32_t rank) const {
@@ -73,20 +71,21 @@ absl::Status KeyedPart::ReadMessage(uint32_t rank, std::span<const int64_t>& mes
   return absl::OkStatus();
 }
 
-absl::Status KeyedPart::LookUp(std::span<float*> to, float* /*out*/) {
+absl::Status KeyedPart::LookUp(std::span<float*> to, std::span<const OutputPiece> /*out*/) {
   hot_rows_.resize(HotPlaces().size() * dim_);
   output_pieces_.clear();
   for (uint32_t rank = 0; rank < place_.rank_count; ++rank) {
     const Received& received = received_[rank];
-    output_pieces_.push_back({received.hot, rank == place_.rank ? hot_rows_.data() : nullptr});
-    output_pieces_.push_back({received.cold, to[rank]});
+    output_pieces_.push_back(
+        {received.hot, rank == place_.rank ? hot_rows_.data() : nullptr, dim_});
+    output_pieces_.push_back({received.cold, to[rank], dim_});
     to[rank] += received.cold * dim_;
   }
-  return table_.shard->ForwardPieces({.keys = received_keys_, .pooling = Pooling::kNone},
-                                     is_training_ ? step_.get() : nullptr, output_pieces_);
+  const BagBatch each{.keys = received_keys_, .pooling = Pooling::kNone};
+  return table_.shard->Forward({&each, 1}, is_training_ ? step_.get() : nullptr, output_pieces_);
 }
 
-void KeyedPart::Pool(std::span<const float*> from, float* out) {
+void KeyedPart::Pool(std::span<const float*> from, std::span<const OutputPiece> out) {
   rows_.resize(bags_.keys().size());
   const float* hot_row = hot_rows_.data();
   for (const uint32_t at : HotPlaces()) {
@@ -102,7 +101,7 @@ void KeyedPart::Pool(std::span<const float*> from, float* out) {
   bags_.Pool(rows_, dim_, out);
 }
 
-void KeyedPart::SumGradients(const float* gradients, std::span<float*> to) {
+void KeyedPart::SumGradients(std::span<const GradientPiece> gradients, std::span<float*> to) {
   const size_t hot = HotPlaces().size() * dim_;
   sums_.resize(bags_.keys().size());
   float* const hot_sums = to[place_.rank];
@@ -118,25 +117,21 @@ void KeyedPart::SumGradients(const float* gradients, std::span<float*> to) {
       sum += dim_;
     }
   }
-  if (gradients != nullptr)
-    bags_.SumGradients(gradients, dim_, sums_);
-  else
-    for (float* const sum : sums_) std::fill_n(sum, dim_, 0.0F);
+  bags_.SumGradients(gradients, dim_, sums_);
   for (uint32_t rank = 0; rank < place_.rank_count; ++rank) {
     if (rank != place_.rank) std::copy_n(hot_sums, hot, to[rank]);
     to[rank] += hot + ColdPlaces(rank).size() * dim_;
   }
 }
 
-absl::Status KeyedPart::Update(std::span<const float*> from, const UpdateFactors* factors) {
+std::vector<GradientPiece> KeyedPart::ReceiveGradients(std::span<const float*> from) {
   std::vector<GradientPiece> pieces;
   for (uint32_t rank = 0; rank < place_.rank_count; ++rank) {
     const size_t count = received_[rank].hot + received_[rank].cold;
-    pieces.push_back({count, from[rank]});
+    pieces.push_back({count, from[rank], dim_});
     from[rank] += count * dim_;
   }
-  if (factors == nullptr) return absl::OkStatus();
-  return table_.shard->BackwardPieces(*step_, pieces, *factors);
+  return pieces;
 }
 
 }  // namespace hps

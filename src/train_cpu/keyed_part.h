@@ -19,14 +19,15 @@ class KeyedPart final : public RankPart {
  public:
   KeyedPart(const RankTable& table, const RankPlace& place);
 
-  absl::Status Begin(const BagBatch& batch, bool is_training) override;
+  void Begin(std::span<const BagBatch> features, bool is_training) override;
   PieceSizes Sizes(uint32_t rank) const override;
   void WriteMessage(uint32_t rank, int64_t*& to) const override;
   absl::Status ReadMessage(uint32_t rank, std::span<const int64_t>& message) override;
-  absl::Status LookUp(std::span<float*> to, float* out) override;
-  void Pool(std::span<const float*> from, float* out) override;
-  void SumGradients(const float* gradients, std::span<float*> to) override;
-  absl::Status Update(std::span<const float*> from, const UpdateFactors* factors) override;
+  absl::Status LookUp(std::span<float*> to, std::span<const OutputPiece> out) override;
+  void Pool(std::span<const float*> from, std::span<const OutputPiece> out) override;
+  void SumGradients(std::span<const GradientPiece> gradients, std::span<float*> to) override;
+  std::vector<GradientPiece> ReceiveGradients(std::span<const float*> from) override;
+  StepIndex* step() override { return step_.get(); }
   std::span<const Key> keys() const override { return bags_.keys(); }
 
  private:

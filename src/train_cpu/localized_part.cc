@@ -14,6 +14,31 @@ constexpr size_t kHeader = 3;
 // Integers that hold so many weights.
 size_t PackedWeights(size_t count) { return (count + 1) / 2; }
 
+// Adds a rank's offsets to those of the ranks before it, which have `first_key` keys. Where a rank
+// gave no offsets, each of its keys is a bag.
+void AddOffsets(std::span<const int64_t> added, size_t first_key, size_t key_count,
+                std::vector<int64_t>& offsets) {
+  if (added.empty() && offsets.empty()) return;
+  if (offsets.empty()) {
+    for (size_t i = 0; i <= first_key; ++i) offsets.push_back(static_cast<int64_t>(i));
+  }
+  if (added.empty()) {
+    for (size_t i = first_key; i < key_count; ++i) offsets.push_back(static_cast<int64_t>(i + 1));
+    return;
+  }
+  for (const int64_t offset : added.subspan(1))
+    offsets.push_back(offset + static_cast<int64_t>(first_key));
+}
+
+void CopyRows(const GradientPiece& from, size_t dim, float* to) {
+  for (size_t i = 0; i < from.row_count; ++i, to += dim) {
+    if (from.rows != nullptr)
+      std::copy_n(from.rows + i * from.stride, dim, to);
+    else
+      std::fill_n(to, dim, 0.0F);
+  }
+}
+
 }  // namespace
 
 LocalizedPart::LocalizedPart(const RankTable& table, const RankPlace& place)
@@ -22,49 +47,70 @@ LocalizedPart::LocalizedPart(const RankTable& table, const RankPlace& place)
       dim_(table.shard->options().dim),
       step_(table.shard->NewStep()) {}
 
-absl::Status LocalizedPart::Begin(const BagBatch& batch, bool is_training) {
-  HPS_RETURN_IF_ERROR(ValidateBatch(batch, table_.shard->options().name));
+void LocalizedPart::Begin(std::span<const BagBatch> features, bool is_training) {
   is_training_ = is_training;
-  batch_ = batch;
-  if (batch.pooling == Pooling::kNone) batch_.offsets = {};
-  output_rows_ = batch.output_rows();
-  received_rows_.clear();
-  keys_.clear();
-  weights_.clear();
-  offsets_.clear();
-  return absl::OkStatus();
+  features_.assign(features.begin(), features.end());
+  for (BagBatch& feature : features_) {
+    if (feature.pooling == Pooling::kNone) feature.offsets = {};
+  }
+  received_.resize(features.size());
+  for (Received& received : received_) {
+    received.rows.clear();
+    received.keys.clear();
+    received.offsets.clear();
+    received.weights.clear();
+  }
+}
+
+size_t LocalizedPart::OutputRows() const {
+  size_t rows = 0;
+  for (const BagBatch& feature : features_) rows += feature.output_rows();
+  return rows;
 }
 
 PieceSizes LocalizedPart::Sizes(uint32_t rank) const {
   PieceSizes sizes;
   if (rank == *table_.holder) {
-    sizes.message =
-        kHeader + batch_.keys.size() + batch_.offsets.size() + PackedWeights(batch_.weights.size());
+    for (const BagBatch& feature : features_) {
+      sizes.message += kHeader + feature.keys.size() + feature.offsets.size() +
+                       PackedWeights(feature.weights.size());
+    }
     // The holder's own rows and gradients stay where they are.
-    sizes.rows_from = sizes.gradients_to = is_holder() ? 0 : output_rows_ * dim_;
+    sizes.rows_from = sizes.gradients_to = is_holder() ? 0 : OutputRows() * dim_;
   }
-  if (is_holder() && rank != place_.rank && rank < received_rows_.size())
-    sizes.rows_to = sizes.gradients_from = received_rows_[rank] * dim_;
+  if (!is_holder() || rank == place_.rank) return sizes;
+  for (const Received& received : received_) {
+    if (rank < received.rows.size()) sizes.rows_to += received.rows[rank] * dim_;
+  }
+  sizes.gradients_from = sizes.rows_to;
   return sizes;
 }
 
 void LocalizedPart::WriteMessage(uint32_t rank, int64_t*& to) const {
   if (rank != *table_.holder) return;
-  *to++ = static_cast<int64_t>(batch_.keys.size());
-  *to++ = static_cast<int64_t>(batch_.offsets.size());
-  *to++ = static_cast<int64_t>(batch_.weights.size());
-  to = std::copy(batch_.keys.begin(), batch_.keys.end(), to);
-  to = std::copy(batch_.offsets.begin(), batch_.offsets.end(), to);
-  if (batch_.weights.empty()) return;
-  const size_t packed = PackedWeights(batch_.weights.size());
-  to[packed - 1] = 0;
-  std::memcpy(to, batch_.weights.data(), batch_.weights.size_bytes());
-  to += packed;
+  for (const BagBatch& feature : features_) {
+    *to++ = static_cast<int64_t>(feature.keys.size());
+    *to++ = static_cast<int64_t>(feature.offsets.size());
+    *to++ = static_cast<int64_t>(feature.weights.size());
+    to = std::copy(feature.keys.begin(), feature.keys.end(), to);
+    for (const int64_t offset : feature.offsets) *to++ = offset - feature.offsets[0];
+    if (feature.weights.empty()) continue;
+    const size_t packed = PackedWeights(feature.weights.size());
+    to[packed - 1] = 0;
+    std::memcpy(to, feature.weights.data(), feature.weights.size_bytes());
+    to += packed;
+  }
 }
 
 absl::Status LocalizedPart::ReadMessage(uint32_t rank, std::span<const int64_t>& message) {
   if (!is_holder()) return absl::OkStatus();
-  HPS_CHECK(rank == received_rows_.size());
+  for (Received& received : received_) HPS_RETURN_IF_ERROR(ReadFeature(rank, message, received));
+  return absl::OkStatus();
+}
+
+absl::Status LocalizedPart::ReadFeature(uint32_t rank, std::span<const int64_t>& message,
+                                        Received& received) {
+  HPS_CHECK(rank == received.rows.size());
   size_t sizes[kHeader] = {};
   size_t left = message.size() < kHeader ? 0 : message.size() - kHeader;
   bool is_whole = message.size() >= kHeader;
@@ -79,83 +125,81 @@ absl::Status LocalizedPart::ReadMessage(uint32_t rank, std::span<const int64_t>&
                                             ": the message of rank ", rank, " is cut off"));
   }
   const auto [key_count, offset_count, weight_count] = sizes;
-  const size_t first_key = keys_.size();
+  const size_t first_key = received.keys.size();
   const auto keys = message.subspan(kHeader, key_count);
-  keys_.insert(keys_.end(), keys.begin(), keys.end());
+  received.keys.insert(received.keys.end(), keys.begin(), keys.end());
   if (weight_count != 0) {
-    weights_.resize(first_key, 1);
-    weights_.resize(first_key + weight_count);
-    std::memcpy(weights_.data() + first_key, message.data() + kHeader + key_count + offset_count,
-                weight_count * sizeof(float));
+    received.weights.resize(first_key, 1);
+    received.weights.resize(first_key + weight_count);
+    std::memcpy(received.weights.data() + first_key,
+                message.data() + kHeader + key_count + offset_count, weight_count * sizeof(float));
   }
-  ReadOffsets(message.subspan(kHeader + key_count, offset_count), first_key);
-  received_rows_.push_back(offset_count == 0 ? key_count : offset_count - 1);
+  AddOffsets(message.subspan(kHeader + key_count, offset_count), first_key, received.keys.size(),
+             received.offsets);
+  received.rows.push_back(offset_count == 0 ? key_count : offset_count - 1);
   message = message.last(left);
   return absl::OkStatus();
 }
 
-void LocalizedPart::ReadOffsets(std::span<const int64_t> offsets, size_t first_key) {
-  if (offsets.empty() && offsets_.empty()) return;
-  // Where a rank gave no offsets, each of its keys is a bag.
-  if (offsets_.empty()) {
-    for (size_t i = 0; i <= first_key; ++i) offsets_.push_back(static_cast<int64_t>(i));
-  }
-  if (offsets.empty()) {
-    for (size_t i = first_key; i < keys_.size(); ++i)
-      offsets_.push_back(static_cast<int64_t>(i + 1));
-    return;
-  }
-  for (const int64_t offset : offsets.subspan(1))
-    offsets_.push_back(offset + static_cast<int64_t>(first_key));
-}
-
-absl::Status LocalizedPart::LookUp(std::span<float*> to, float* out) {
+absl::Status LocalizedPart::LookUp(std::span<float*> to, std::span<const OutputPiece> out) {
   if (!is_holder()) return absl::OkStatus();
-  if (!weights_.empty()) weights_.resize(keys_.size(), 1);
+  StepIndex* const step = is_training_ ? step_.get() : nullptr;
+  if (is_alone()) return table_.shard->Forward(features_, step, out);
+  std::vector<BagBatch> batches;
   std::vector<OutputPiece> pieces;
-  for (uint32_t rank = 0; rank < place_.rank_count; ++rank) {
-    const size_t rows = received_rows_[rank];
-    pieces.push_back({rows, rank == place_.rank ? out : to[rank]});
-    if (rank != place_.rank) to[rank] += rows * dim_;
+  for (size_t i = 0; i < features_.size(); ++i) {
+    Received& received = received_[i];
+    if (!received.weights.empty()) received.weights.resize(received.keys.size(), 1);
+    batches.push_back({.keys = received.keys,
+                       .offsets = received.offsets,
+                       .weights = received.weights,
+                       .pooling = features_[i].pooling});
+    for (uint32_t rank = 0; rank < place_.rank_count; ++rank) {
+      if (rank == place_.rank) {
+        pieces.push_back(out[i]);
+        continue;
+      }
+      pieces.push_back({received.rows[rank], to[rank], dim_});
+      to[rank] += received.rows[rank] * dim_;
+    }
   }
-  const BagBatch batch{
-      .keys = keys_, .offsets = offsets_, .weights = weights_, .pooling = batch_.pooling};
-  return table_.shard->ForwardPieces(batch, is_training_ ? step_.get() : nullptr, pieces);
+  return table_.shard->Forward(batches, step, pieces);
 }
 
-void LocalizedPart::Pool(std::span<const float*> from, float* out) {
+void LocalizedPart::Pool(std::span<const float*> from, std::span<const OutputPiece> out) {
   if (is_holder()) return;
   const float*& rows = from[*table_.holder];
-  std::copy_n(rows, output_rows_ * dim_, out);
-  rows += output_rows_ * dim_;
+  for (const OutputPiece& piece : out) {
+    for (size_t i = 0; i < piece.row_count; ++i, rows += dim_)
+      std::copy_n(rows, dim_, piece.rows + i * piece.stride);
+  }
 }
 
-void LocalizedPart::SumGradients(const float* gradients, std::span<float*> to) {
-  gradients_ = gradients;
+void LocalizedPart::SumGradients(std::span<const GradientPiece> gradients, std::span<float*> to) {
+  gradients_.assign(gradients.begin(), gradients.end());
   if (is_holder()) return;
   float*& rows = to[*table_.holder];
-  if (gradients != nullptr)
-    std::copy_n(gradients, output_rows_ * dim_, rows);
-  else
-    std::fill_n(rows, output_rows_ * dim_, 0.0F);
-  rows += output_rows_ * dim_;
+  for (const GradientPiece& piece : gradients) {
+    CopyRows(piece, dim_, rows);
+    rows += piece.row_count * dim_;
+  }
 }
 
-absl::Status LocalizedPart::Update(std::span<const float*> from, const UpdateFactors* factors) {
-  if (!is_holder()) return absl::OkStatus();
-  std::vector<float> zeros;
-  if (gradients_ == nullptr) {
-    zeros.resize(output_rows_ * dim_);
-    gradients_ = zeros.data();
-  }
+std::vector<GradientPiece> LocalizedPart::ReceiveGradients(std::span<const float*> from) {
+  if (!is_holder() || is_alone()) return gradients_;
   std::vector<GradientPiece> pieces;
-  for (uint32_t rank = 0; rank < place_.rank_count; ++rank) {
-    const size_t rows = received_rows_[rank];
-    pieces.push_back({rows, rank == place_.rank ? gradients_ : from[rank]});
-    if (rank != place_.rank) from[rank] += rows * dim_;
+  for (size_t i = 0; i < features_.size(); ++i) {
+    for (uint32_t rank = 0; rank < place_.rank_count; ++rank) {
+      if (rank == place_.rank) {
+        pieces.push_back(gradients_[i]);
+        continue;
+      }
+      const size_t rows = received_[i].rows[rank];
+      pieces.push_back({rows, from[rank], dim_});
+      from[rank] += rows * dim_;
+    }
   }
-  if (factors == nullptr) return absl::OkStatus();
-  return table_.shard->BackwardPieces(*step_, pieces, *factors);
+  return pieces;
 }
 
 }  // namespace hps

@@ -1,7 +1,8 @@
 // RankPart of a table whose rows are all on one rank, its holder.
 //
-// Its message to the holder: [number of keys, number of offsets, number of weights, keys, offsets,
-// weights (two in an integer)]; to the others nothing.
+// Its message to the holder has for each feature: [number of keys, number of offsets, number of
+// weights, keys, offsets, weights (two in an integer)]; to the others nothing. A rank that is alone
+// needs no message: it looks its own batch up.
 #pragma once
 
 #include <cstddef>
@@ -18,33 +19,38 @@ class LocalizedPart final : public RankPart {
  public:
   LocalizedPart(const RankTable& table, const RankPlace& place);
 
-  absl::Status Begin(const BagBatch& batch, bool is_training) override;
+  void Begin(std::span<const BagBatch> features, bool is_training) override;
   PieceSizes Sizes(uint32_t rank) const override;
   void WriteMessage(uint32_t rank, int64_t*& to) const override;
   absl::Status ReadMessage(uint32_t rank, std::span<const int64_t>& message) override;
-  absl::Status LookUp(std::span<float*> to, float* out) override;
-  void Pool(std::span<const float*> from, float* out) override;
-  void SumGradients(const float* gradients, std::span<float*> to) override;
-  absl::Status Update(std::span<const float*> from, const UpdateFactors* factors) override;
+  absl::Status LookUp(std::span<float*> to, std::span<const OutputPiece> out) override;
+  void Pool(std::span<const float*> from, std::span<const OutputPiece> out) override;
+  void SumGradients(std::span<const GradientPiece> gradients, std::span<float*> to) override;
+  std::vector<GradientPiece> ReceiveGradients(std::span<const float*> from) override;
+  StepIndex* step() override { return is_holder() ? step_.get() : nullptr; }
   std::span<const Key> keys() const override { return {}; }
 
  private:
+  // The holder's batch of a feature, of all ranks.
+  struct Received {
+    std::vector<size_t> rows;  // output rows by rank
+    std::vector<Key> keys;
+    std::vector<int64_t> offsets;
+    std::vector<float> weights;
+  };
+
   bool is_holder() const { return place_.rank == *table_.holder; }
-  void ReadOffsets(std::span<const int64_t> offsets, size_t first_key);
+  bool is_alone() const { return place_.rank_count == 1; }
+  size_t OutputRows() const;
+  absl::Status ReadFeature(uint32_t rank, std::span<const int64_t>& message, Received& received);
 
   const RankTable& table_;
   const RankPlace place_;
   const size_t dim_;
   bool is_training_ = false;
-  BagBatch batch_{};
-  size_t output_rows_ = 0;
-  const float* gradients_ = nullptr;
-
-  // The holder's batch, of all ranks.
-  std::vector<size_t> received_rows_;  // output rows by rank
-  std::vector<Key> keys_;
-  std::vector<int64_t> offsets_;
-  std::vector<float> weights_;
+  std::vector<BagBatch> features_;
+  std::vector<Received> received_;        // by feature
+  std::vector<GradientPiece> gradients_;  // by feature
   const std::unique_ptr<StepIndex> step_;
 };
 

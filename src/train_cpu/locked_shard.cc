@@ -12,16 +12,16 @@ std::unique_ptr<StepIndex> LockedShard::NewStep() const {
   return shard_->NewStep();
 }
 
-absl::Status LockedShard::ForwardPieces(const BagBatch& batch, StepIndex* step,
-                                        std::span<const OutputPiece> out) {
+absl::Status LockedShard::Forward(std::span<const BagBatch> features, StepIndex* step,
+                                  std::span<const OutputPiece> out) {
   const MutexLock lock(mutex_);
-  return shard_->ForwardPieces(batch, step, out);
+  return shard_->Forward(features, step, out);
 }
 
-absl::Status LockedShard::BackwardPieces(StepIndex& step, std::span<const GradientPiece> gradients,
-                                         const UpdateFactors& factors) {
+absl::Status LockedShard::Backward(StepIndex& step, std::span<const GradientPiece> gradients,
+                                   const UpdateFactors& factors) {
   const MutexLock lock(mutex_);
-  return shard_->BackwardPieces(step, gradients, factors);
+  return shard_->Backward(step, gradients, factors);
 }
 
 absl::StatusOr<ShardRows> LockedShard::ReadRows(bool with_state) {

@@ -17,10 +17,10 @@ class LockedShard final : public EmbeddingShard {
 
   const ShardOptions& options() const override { return options_; }
   std::unique_ptr<StepIndex> NewStep() const override;
-  absl::Status ForwardPieces(const BagBatch& batch, StepIndex* step,
-                             std::span<const OutputPiece> out) override;
-  absl::Status BackwardPieces(StepIndex& step, std::span<const GradientPiece> gradients,
-                              const UpdateFactors& factors) override;
+  absl::Status Forward(std::span<const BagBatch> features, StepIndex* step,
+                       std::span<const OutputPiece> out) override;
+  absl::Status Backward(StepIndex& step, std::span<const GradientPiece> gradients,
+                        const UpdateFactors& factors) override;
   absl::StatusOr<ShardRows> ReadRows(bool with_state) override;
   absl::Status WriteRows(const ShardRows& rows) override;
   absl::Status EraseRows(std::span<const Key> keys) override;

@@ -44,8 +44,8 @@ TEST(LockedShard, IsUsedByTwoThreads) {
   std::vector<float> values(keys.size() * 2);
   for (Key s = 0; s < 200; ++s) {
     for (size_t i = 0; i < keys.size(); ++i) keys[i] = s * 100 + static_cast<Key>(i);
-    ASSERT_TRUE(shard->Forward({.keys = keys}, step.get(), values).ok());
-    ASSERT_TRUE(shard->Backward(*step, {.gradients = values, .learning_rate = 1}).ok());
+    ASSERT_TRUE(ForwardOne(*shard, {.keys = keys}, step.get(), values).ok());
+    ASSERT_TRUE(BackwardOne(*shard, *step, values, {.learning_rate = 1}).ok());
   }
   is_over.store(true);
   reader.join();

@@ -10,6 +10,9 @@
 // The keys of a localized table travel to its holder with their bags, and pooled rows come back, so
 // that its sums have the order of one process.
 //
+// Several features may look up the table: their keys are one batch, and outputs and gradients have
+// a piece for each feature.
+//
 // Pointers of the calls below stand where this part's values begin, and are moved to their end.
 // Calls may throw std::bad_alloc. Not thread-safe.
 #pragma once
@@ -19,21 +22,24 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "hps/types.h"
 #include "train/embedding_shard.h"
+#include "train_cpu/row_sums.h"
 
 namespace hps {
 
-// How ranks share a table. A plain value; `hot` may change between steps, the others not after the
-// first.
+// How ranks share a table. `hot` may change between steps, the other settings not after the first.
 struct RankTable {
   EmbeddingShard* shard = nullptr;  // this rank's
   std::optional<uint32_t> holder;   // localized: the rank that has all rows
   bool is_replicated = false;       // every key is hot
   absl::flat_hash_set<Key> hot{};
+  // Of the rows of this rank: gradients that wait for an update.
+  RowSums sums{shard->options().dim};
 };
 
 struct RankPlace {
@@ -55,8 +61,8 @@ class RankPart {
  public:
   virtual ~RankPart() = default;
 
-  // Borrows the batch until Pool. Errors: those of ValidateBatch.
-  virtual absl::Status Begin(const BagBatch& batch, bool is_training) = 0;
+  // Borrows the batches until Pool. REQUIRES: ValidateBatch.
+  virtual void Begin(std::span<const BagBatch> features, bool is_training) = 0;
   virtual PieceSizes Sizes(uint32_t rank) const = 0;
   virtual void WriteMessage(uint32_t rank, int64_t*& to) const = 0;
 
@@ -66,16 +72,18 @@ class RankPart {
 
   // Looks all received keys up and writes the rows of each rank. `out` is as in Pool.
   // Errors: the shard's.
-  virtual absl::Status LookUp(std::span<float*> to, float* out) = 0;
+  virtual absl::Status LookUp(std::span<float*> to, std::span<const OutputPiece> out) = 0;
 
-  // Writes the batch's output, [output rows, dim], from what every rank has sent.
-  virtual void Pool(std::span<const float*> from, float* out) = 0;
+  // Writes the features' outputs from what every rank has sent.
+  virtual void Pool(std::span<const float*> from, std::span<const OutputPiece> out) = 0;
 
-  // `gradients` [output rows, dim] are kept until Update; null: zeros.
-  virtual void SumGradients(const float* gradients, std::span<float*> to) = 0;
+  // The gradients are kept until ReceiveGradients.
+  virtual void SumGradients(std::span<const GradientPiece> gradients, std::span<float*> to) = 0;
 
-  // Without factors, only moves the pointers. Errors: the shard's.
-  virtual absl::Status Update(std::span<const float*> from, const UpdateFactors* factors) = 0;
+  // The gradients of the rows that this rank has looked up for all ranks: those of step().
+  virtual std::vector<GradientPiece> ReceiveGradients(std::span<const float*> from) = 0;
+  // Null if this rank has no rows of the table.
+  virtual StepIndex* step() = 0;
 
   // The batch's different keys; none for a localized table.
   virtual std::span<const Key> keys() const = 0;

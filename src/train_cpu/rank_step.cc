@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <new>
+#include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
@@ -31,8 +33,27 @@ absl::Status Guarded(const Work& work) {
   try {
     return work();
   } catch (const std::bad_alloc&) {
-    return OutOfMemory("embedding tables: no memory for a step of several ranks");
+    return OutOfMemory("embedding tables: no memory for a step");
   }
+}
+
+bool AreWithin(const GradientPiece& gradients, size_t dim, float limit) {
+  if (gradients.rows == nullptr) return true;
+  if (gradients.stride == dim) return AllWithin({gradients.rows, gradients.row_count * dim}, limit);
+  for (size_t i = 0; i < gradients.row_count; ++i) {
+    if (!AllWithin({gradients.rows + i * gradients.stride, dim}, limit)) return false;
+  }
+  return true;
+}
+
+// Gradients of features that lie side by side: a row of each sample. Beyond so many bytes from the
+// first to the last row, the rows of one feature are on more pages than the TLB has entries.
+constexpr size_t kApartBytesMin = size_t{1} << 20;
+constexpr size_t kGatheredRows = 64;
+
+bool AreApart(const GradientPiece& piece, size_t dim) {
+  return piece.rows != nullptr && piece.stride > dim &&
+         piece.row_count * piece.stride * sizeof(float) >= kApartBytesMin;
 }
 
 }  // namespace
@@ -42,20 +63,35 @@ std::unique_ptr<RankPart> NewRankPart(const RankTable& table, const RankPlace& p
   return std::make_unique<KeyedPart>(table, place);
 }
 
-RankStep::RankStep(const RankPlace& place, std::span<const RankTable* const> tables,
-                   std::span<const int64_t> ids)
-    : place_(place), ids_(ids.begin(), ids.end()) {
-  HPS_CHECK(tables.size() == ids.size());
-  for (const RankTable* const table : tables) parts_.push_back(NewRankPart(*table, place));
+RankStep::RankStep(const RankPlace& place, std::span<RankTable* const> tables,
+                   std::vector<SetFeature> features)
+    : place_(place),
+      tables_(tables.begin(), tables.end()),
+      features_(std::move(features)),
+      order_(features_.size()),
+      begins_(tables.size() + 1),
+      has_gradients_(tables.size()) {
+  for (const RankTable* const table : tables) {
+    parts_.push_back(NewRankPart(*table, place));
+    table_names_.push_back(table->shard->options().name);
+  }
+  for (const SetFeature& feature : features_) ++begins_[feature.table + 1];
+  std::partial_sum(begins_.begin(), begins_.end(), begins_.begin());
+  std::iota(order_.begin(), order_.end(), size_t{0});
+  std::stable_sort(order_.begin(), order_.end(),
+                   [this](size_t a, size_t b) { return features_[a].table < features_[b].table; });
 }
 
-absl::Status RankStep::Begin(std::span<const BagBatch> batches, bool is_training) {
-  HPS_CHECK(batches.size() == parts_.size());
+absl::Status RankStep::Begin(const SetBatch& batch, bool is_training) {
   return Guarded([&] {
-    gradient_factors_.clear();
-    for (size_t i = 0; i < parts_.size(); ++i) {
-      HPS_RETURN_IF_ERROR(parts_[i]->Begin(batches[i], is_training));
-      gradient_factors_.push_back(GradientFactor(batches[i]));
+    HPS_RETURN_IF_ERROR(SplitBatch(batch, features_, table_names_, split_));
+    batches_.clear();
+    for (const size_t feature : order_) batches_.push_back(split_[feature]);
+    gradient_factors_.assign(parts_.size(), 0);
+    for (size_t t = 0; t < parts_.size(); ++t) {
+      parts_[t]->Begin(OfTable(t, batches_), is_training);
+      for (const BagBatch& feature : OfTable(t, batches_))
+        gradient_factors_[t] += GradientFactor(feature);
     }
     return absl::OkStatus();
   });
@@ -63,7 +99,7 @@ absl::Status RankStep::Begin(std::span<const BagBatch> batches, bool is_training
 
 PieceSizes RankStep::Sizes(uint32_t rank) const {
   PieceSizes total;
-  total.message = 1 + ids_.size();
+  total.message = 1 + features_.size();
   total.gradients_to = total.gradients_from = FlagCount(parts_.size());
   for (const auto& part : parts_) {
     const PieceSizes sizes = part->Sizes(rank);
@@ -77,8 +113,8 @@ PieceSizes RankStep::Sizes(uint32_t rank) const {
 }
 
 void RankStep::WriteMessage(uint32_t rank, int64_t* to) const {
-  *to++ = static_cast<int64_t>(ids_.size());
-  to = std::copy(ids_.begin(), ids_.end(), to);
+  *to++ = static_cast<int64_t>(features_.size());
+  for (const SetFeature& feature : features_) *to++ = feature.id;
   for (const auto& part : parts_) part->WriteMessage(rank, to);
 }
 
@@ -92,9 +128,10 @@ absl::Status RankStep::ReadMessages(std::span<const std::span<const int64_t>> me
 }
 
 absl::Status RankStep::ReadMessage(uint32_t rank, std::span<const int64_t> message) {
-  const size_t header = 1 + ids_.size();
-  if (message.size() < header || message[0] != static_cast<int64_t>(ids_.size()) ||
-      !std::equal(ids_.begin(), ids_.end(), message.begin() + 1)) {
+  const size_t header = 1 + features_.size();
+  const auto has_id = [](const SetFeature& feature, int64_t id) { return feature.id == id; };
+  if (message.size() < header || message[0] != static_cast<int64_t>(features_.size()) ||
+      !std::equal(features_.begin(), features_.end(), message.begin() + 1, has_id)) {
     return absl::FailedPreconditionError(
         absl::StrCat("embedding tables: rank ", rank, " makes a step of other tables than rank ",
                      place_.rank, "; all ranks must look up the same tables in the same order"));
@@ -104,11 +141,21 @@ absl::Status RankStep::ReadMessage(uint32_t rank, std::span<const int64_t> messa
   return absl::OkStatus();
 }
 
-absl::Status RankStep::LookUp(std::span<float* const> to, std::span<float* const> outputs) {
+std::span<const OutputPiece> RankStep::PiecesOf(size_t table, std::span<const Output> outputs) {
+  output_pieces_.clear();
+  for (size_t i = begins_[table]; i < begins_[table + 1]; ++i) {
+    const Output& output = outputs[order_[i]];
+    output_pieces_.push_back({batches_[i].output_rows(), output.rows, output.stride});
+  }
+  return output_pieces_;
+}
+
+absl::Status RankStep::LookUp(std::span<float* const> to, std::span<const Output> outputs) {
+  HPS_CHECK(outputs.size() == features_.size());
   return Guarded([&] {
     std::vector<float*> at(to.begin(), to.end());
-    for (size_t i = 0; i < parts_.size(); ++i)
-      HPS_RETURN_IF_ERROR(parts_[i]->LookUp(at, outputs[i]));
+    for (size_t t = 0; t < parts_.size(); ++t)
+      HPS_RETURN_IF_ERROR(parts_[t]->LookUp(at, PiecesOf(t, outputs)));
     return absl::OkStatus();
   });
 }
@@ -128,56 +175,144 @@ absl::Status RankStep::CheckReceived(std::span<const std::span<const float>> fro
 }
 
 absl::Status RankStep::Pool(std::span<const std::span<const float>> from,
-                            std::span<float* const> outputs) {
+                            std::span<const Output> outputs) {
+  HPS_CHECK(outputs.size() == features_.size());
   HPS_RETURN_IF_ERROR(CheckReceived(from, &PieceSizes::rows_from));
   return Guarded([&] {
     std::vector<const float*> at = Begins(from);
-    for (size_t i = 0; i < parts_.size(); ++i) parts_[i]->Pool(at, outputs[i]);
+    for (size_t t = 0; t < parts_.size(); ++t) parts_[t]->Pool(at, PiecesOf(t, outputs));
     return absl::OkStatus();
   });
 }
 
-absl::Status RankStep::SumGradients(std::span<const float* const> gradients,
-                                    std::span<const size_t> gradient_counts, float scale,
+// Copies gradients whose rows are far apart together, some samples of all features at a time, so
+// that each page is read once.
+void RankStep::GatherGradients() {
+  size_t total = 0;
+  size_t rows_max = 0;
+  const auto dim_of = [this](size_t i) { return dim(order_[i]); };
+  for (size_t i = 0; i < gradient_pieces_.size(); ++i) {
+    const GradientPiece& piece = gradient_pieces_[i];
+    if (!AreApart(piece, dim_of(i))) continue;
+    total += piece.row_count * dim_of(i);
+    rows_max = std::max(rows_max, piece.row_count);
+  }
+  if (total == 0) return;
+  gathered_.resize(total);
+  for (size_t begin = 0; begin < rows_max; begin += kGatheredRows) {
+    float* first = gathered_.data();  // of the feature
+    for (size_t i = 0; i < gradient_pieces_.size(); ++i) {
+      const GradientPiece& piece = gradient_pieces_[i];
+      const size_t dim = dim_of(i);
+      if (!AreApart(piece, dim)) continue;
+      const size_t end = std::min(begin + kGatheredRows, piece.row_count);
+      for (size_t row = begin; row < end; ++row)
+        std::copy_n(piece.rows + row * piece.stride, dim, first + row * dim);
+      first += piece.row_count * dim;
+    }
+  }
+  const float* first = gathered_.data();
+  for (size_t i = 0; i < gradient_pieces_.size(); ++i) {
+    GradientPiece& piece = gradient_pieces_[i];
+    const size_t dim = dim_of(i);
+    if (!AreApart(piece, dim)) continue;
+    piece.rows = first;
+    piece.stride = dim;
+    first += piece.row_count * dim;
+  }
+}
+
+absl::Status RankStep::SumGradients(std::span<const Gradient> gradients, float scale,
                                     std::span<float* const> to) {
+  HPS_CHECK(gradients.size() == features_.size());
   return Guarded([&] {
     std::vector<float*> at(to.begin(), to.end());
+    gradient_pieces_.clear();
+    for (size_t i = 0; i < order_.size(); ++i) {
+      const Gradient& gradient = gradients[order_[i]];
+      gradient_pieces_.push_back({batches_[i].output_rows(), gradient.rows, gradient.stride});
+    }
+    GatherGradients();
     bool is_allowed = true;
-    for (size_t i = 0; i < parts_.size(); ++i) {
+    for (size_t t = 0; t < parts_.size(); ++t) {
       // Looked at just before they are summed: they are in the cache then.
       // A row has the gradients of all ranks.
-      const float limit = GradientLimit(gradient_factors_[i] * place_.rank_count, scale);
-      is_allowed = is_allowed && AllWithin({gradients[i], gradient_counts[i]}, limit);
-      parts_[i]->SumGradients(gradients[i], at);
+      const float limit = GradientLimit(gradient_factors_[t] * place_.rank_count, scale);
+      const std::span<const GradientPiece> pieces = OfTable(t, gradient_pieces_);
+      has_gradients_[t] = false;
+      for (const GradientPiece& piece : pieces) {
+        has_gradients_[t] = has_gradients_[t] || piece.rows != nullptr;
+        is_allowed = is_allowed && AreWithin(piece, tables_[t]->shard->options().dim, limit);
+      }
+      parts_[t]->SumGradients(pieces, at);
     }
     for (float* flags : at) {
       *flags++ = is_allowed ? kYes : kNo;
-      for (const float* const gradient : gradients) *flags++ = gradient != nullptr ? kYes : kNo;
+      for (const bool has_gradients : has_gradients_) *flags++ = has_gradients ? kYes : kNo;
     }
     return absl::OkStatus();
   });
+}
+
+template <typename Use>
+absl::StatusOr<bool> RankStep::TakeGradients(std::span<const std::span<const float>> from,
+                                             const Use& use) {
+  HPS_RETURN_IF_ERROR(CheckReceived(from, &PieceSizes::gradients_from));
+  bool is_allowed = true;
+  const absl::Status status = Guarded([&] {
+    for (uint32_t rank = 0; rank < place_.rank_count; ++rank) {
+      const std::span<const float> flags = from[rank].last(FlagCount(parts_.size()));
+      is_allowed = is_allowed && flags[0] == kYes;
+      for (size_t t = 0; t < parts_.size(); ++t)
+        has_gradients_[t] = has_gradients_[t] || flags[1 + t] == kYes;
+    }
+    if (!is_allowed) return absl::OkStatus();
+    std::vector<const float*> at = Begins(from);
+    for (size_t t = 0; t < parts_.size(); ++t) {
+      const std::vector<GradientPiece> pieces = parts_[t]->ReceiveGradients(at);
+      if (has_gradients_[t] && parts_[t]->step() != nullptr)
+        HPS_RETURN_IF_ERROR(use(t, *parts_[t]->step(), pieces));
+    }
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return is_allowed;
 }
 
 absl::StatusOr<bool> RankStep::Update(std::span<const std::span<const float>> from,
                                       std::span<const UpdateFactors> factors) {
-  HPS_RETURN_IF_ERROR(CheckReceived(from, &PieceSizes::gradients_from));
-  bool can_update = true;
-  const absl::Status status = Guarded([&] {
-    std::vector<bool> has_gradient(parts_.size());
-    for (uint32_t rank = 0; rank < place_.rank_count; ++rank) {
-      const std::span<const float> flags = from[rank].last(FlagCount(parts_.size()));
-      can_update = can_update && flags[0] == kYes;
-      for (size_t i = 0; i < parts_.size(); ++i)
-        has_gradient[i] = has_gradient[i] || flags[1 + i] == kYes;
-    }
-    if (!can_update) return absl::OkStatus();
-    std::vector<const float*> at = Begins(from);
-    for (size_t i = 0; i < parts_.size(); ++i)
-      HPS_RETURN_IF_ERROR(parts_[i]->Update(at, has_gradient[i] ? &factors[i] : nullptr));
+  HPS_CHECK(factors.size() == tables_.size());
+  return TakeGradients(from, [&](size_t t, StepIndex& step, std::span<const GradientPiece> pieces) {
+    return tables_[t]->shard->Backward(step, pieces, factors[t]);
+  });
+}
+
+absl::StatusOr<bool> RankStep::AddToSums(std::span<const std::span<const float>> from) {
+  return TakeGradients(from, [&](size_t t, StepIndex& step, std::span<const GradientPiece> pieces) {
+    tables_[t]->sums.Add(step, pieces);
     return absl::OkStatus();
   });
-  if (!status.ok()) return status;
-  return can_update;
+}
+
+bool SumsAllow(std::span<RankTable* const> tables, float scale) {
+  const float limit = GradientLimit(1, scale);
+  return std::all_of(tables.begin(), tables.end(), [limit](const RankTable* table) {
+    return AllWithin(table->sums.sums(), limit);
+  });
+}
+
+absl::Status ApplySums(std::span<RankTable* const> tables, std::span<const UpdateFactors> factors) {
+  HPS_CHECK(factors.size() == tables.size());
+  return Guarded([&] {
+    for (size_t t = 0; t < tables.size(); ++t) {
+      RowSums& sums = tables[t]->sums;
+      if (!sums.has_gradients()) continue;
+      const GradientPiece gradients = sums.gradients();
+      HPS_RETURN_IF_ERROR(tables[t]->shard->Backward(sums.Step(), {&gradients, 1}, factors[t]));
+      sums.Clear();
+    }
+    return absl::OkStatus();
+  });
 }
 
 }  // namespace hps

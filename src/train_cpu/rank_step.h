@@ -1,6 +1,6 @@
 // One rank's part of a training step of many tables, with the ranks that share them.
 //
-//   step.Begin(batches, is_training);
+//   step.Begin(batch, is_training);
 //   for each rank: step.WriteMessage(rank, ...);       // exchanged by the caller
 //   step.ReadMessages(messages);
 //   step.LookUp(rows to each rank, outputs);           // exchanged
@@ -9,7 +9,12 @@
 //   updated = step.Update(sums from each rank, factors);
 //
 // Three exchanges, whatever the number of tables: of keys, rows, and sums of gradients. Every rank
-// must make every step with the same tables in the same order. RankPart has the way of one table.
+// must make every step with the same features in the same order. RankPart has the way of one table.
+// A rank that is alone and holds all its tables needs no exchange: it calls Begin, LookUp,
+// SumGradients and Update.
+//
+// Where several steps are to make one update, AddToSums takes the place of Update; then SumsAllow
+// and ApplySums update the rows.
 //
 // Keeps its memory from step to step. Not thread-safe.
 #pragma once
@@ -18,60 +23,106 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "train/embedding_shard.h"
+#include "train/set_batch.h"
 #include "train_cpu/rank_part.h"
 
 namespace hps {
 
 class RankStep {
  public:
-  // The tables are borrowed. `ids`: their numbers, the same on all ranks.
-  RankStep(const RankPlace& place, std::span<const RankTable* const> tables,
-           std::span<const int64_t> ids);
+  // The tables are borrowed; each has a feature.
+  RankStep(const RankPlace& place, std::span<RankTable* const> tables,
+           std::vector<SetFeature> features);
   RankStep(const RankStep&) = delete;
   RankStep& operator=(const RankStep&) = delete;
 
-  // Borrows the batches until Pool. Errors, here and below: those of RankPart, RESOURCE_EXHAUSTED.
-  absl::Status Begin(std::span<const BagBatch> batches, bool is_training);
+  // Borrows the batch until Pool, or LookUp if the rank is alone. Errors, here and below: those of
+  // SplitBatch and RankPart, RESOURCE_EXHAUSTED.
+  absl::Status Begin(const SetBatch& batch, bool is_training);
 
   // What this rank exchanges with `rank`, of all tables.
   PieceSizes Sizes(uint32_t rank) const;
   void WriteMessage(uint32_t rank, int64_t* to) const;
-  // One message of each rank. Errors: FAILED_PRECONDITION: a rank makes a step of other tables.
+  // One message of each rank. Errors: FAILED_PRECONDITION: a rank makes a step of other features.
   absl::Status ReadMessages(std::span<const std::span<const int64_t>> messages);
 
-  // `to`: memory for each rank's values; `from`: the values of each rank. `outputs`: of each table,
-  // [output rows, dim]; complete after Pool.
+  // The rows of a feature's output in the memory of the caller; as many as its batch makes.
+  struct Output {
+    float* rows = nullptr;  // [output rows, dim]
+    size_t stride = 0;      // float32 values from one row to the next
+  };
+  // `to`: memory for each rank's values; `from`: the values of each rank. `outputs`: of each
+  // feature; complete after Pool.
   // Errors, here and below: FAILED_PRECONDITION: another number of values than Sizes tells.
-  absl::Status LookUp(std::span<float* const> to, std::span<float* const> outputs);
-  absl::Status Pool(std::span<const std::span<const float>> from, std::span<float* const> outputs);
+  absl::Status LookUp(std::span<float* const> to, std::span<const Output> outputs);
+  absl::Status Pool(std::span<const std::span<const float>> from, std::span<const Output> outputs);
 
-  // `gradients`: of each table, [output rows, dim]; kept until Update. Null: the loss does not
-  // depend on the table. `scale`: that of Update.
-  absl::Status SumGradients(std::span<const float* const> gradients,
-                            std::span<const size_t> gradient_counts, float scale,
+  // Of a feature; null: the loss does not depend on it.
+  struct Gradient {
+    const float* rows = nullptr;  // [output rows, dim]
+    size_t stride = 0;
+  };
+  // The gradients are kept until Update or AddToSums. `scale`: that of the update.
+  absl::Status SumGradients(std::span<const Gradient> gradients, float scale,
                             std::span<float* const> to);
 
   // False, and no row of any table has changed, if a gradient of any rank is NaN or infinite, or
   // too large (gradient_bound.h). A table whose gradients are null on all ranks stays as it is.
+  // `factors`: of each table.
   absl::StatusOr<bool> Update(std::span<const std::span<const float>> from,
                               std::span<const UpdateFactors> factors);
+  // Adds the gradients to the sums of the tables. False, and no sum has changed: as Update.
+  absl::StatusOr<bool> AddToSums(std::span<const std::span<const float>> from);
 
   std::span<const Key> keys(size_t table) const { return parts_[table]->keys(); }
+  std::span<const SetFeature> features() const { return features_; }
+  // Of the feature's table.
+  size_t dim(size_t feature) const {
+    return tables_[features_[feature].table]->shard->options().dim;
+  }
 
  private:
   absl::Status ReadMessage(uint32_t rank, std::span<const int64_t> message);
   absl::Status CheckReceived(std::span<const std::span<const float>> from,
                              size_t PieceSizes::*expected) const;
+  void GatherGradients();
+  std::span<const OutputPiece> PiecesOf(size_t table, std::span<const Output> outputs);
+  template <typename Piece>
+  std::span<Piece> OfTable(size_t table, std::vector<Piece>& pieces) const {
+    return std::span(pieces).subspan(begins_[table], begins_[table + 1] - begins_[table]);
+  }
+  // Calls `use` with each table that has gradients and with these; false: not allowed.
+  template <typename Use>
+  absl::StatusOr<bool> TakeGradients(std::span<const std::span<const float>> from, const Use& use);
 
   const RankPlace place_;
-  const std::vector<int64_t> ids_;
-  std::vector<std::unique_ptr<RankPart>> parts_;
-  std::vector<double> gradient_factors_;  // of the tables' batches
+  const std::vector<RankTable*> tables_;
+  const std::vector<SetFeature> features_;
+  std::vector<std::string> table_names_;
+  // The features by table: those of table t are order_[begins_[t]] to order_[begins_[t + 1]].
+  std::vector<size_t> order_;
+  std::vector<size_t> begins_;
+  std::vector<std::unique_ptr<RankPart>> parts_;  // of the tables
+  std::vector<double> gradient_factors_;          // of the tables' batches
+
+  std::vector<BagBatch> split_;    // of one call, by feature
+  std::vector<BagBatch> batches_;  // in order_
+  std::vector<OutputPiece> output_pieces_;
+  std::vector<GradientPiece> gradient_pieces_;
+  std::vector<float> gathered_;      // gradients
+  std::vector<bool> has_gradients_;  // of the tables
 };
+
+// Whether the sums of the tables are finite and, multiplied by `scale`, not too large.
+bool SumsAllow(std::span<RankTable* const> tables, float scale);
+// Updates the rows from the sums, and clears them. A table without gradients stays as it is.
+// `factors`: of each table. Errors: those of the shards.
+absl::Status ApplySums(std::span<RankTable* const> tables, std::span<const UpdateFactors> factors);
 
 }  // namespace hps

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "testing/contracts/embedding_shard_contract.h"
 #include "testing/trials.h"
 #include "train_cpu/host_shard.h"
 
@@ -38,81 +39,130 @@ struct Samples {
   }
 };
 
+// Features of three tables. Those of the second table are not beside each other.
+std::vector<SetFeature> Features(Pooling pooling) {
+  return {{.name = "a", .id = 0, .table = 0, .pooling = pooling},
+          {.name = "b", .id = 1, .table = 1, .pooling = pooling},
+          {.name = "c", .id = 2, .table = 2, .pooling = pooling},
+          {.name = "d", .id = 3, .table = 1, .pooling = pooling}};
+}
+
+// The same samples for each of some features.
+struct Packed {
+  Packed(const Samples& samples, size_t feature_count)
+      : bag_counts(feature_count, static_cast<int64_t>(samples.offsets.size()) - 1) {
+    for (size_t i = 0; i < feature_count; ++i) {
+      for (size_t j = i == 0 ? 0 : 1; j < samples.offsets.size(); ++j)
+        offsets.push_back(static_cast<int64_t>(keys.size()) + samples.offsets[j]);
+      keys.insert(keys.end(), samples.keys.begin(), samples.keys.end());
+    }
+  }
+  SetBatch batch() const { return {.keys = keys, .offsets = offsets, .bag_counts = bag_counts}; }
+
+  std::vector<Key> keys;
+  std::vector<int64_t> offsets;
+  std::vector<int64_t> bag_counts;
+};
+
 // Every rank of a group, one after the other in one thread; messages are passed in memory.
 class Ranks {
  public:
   explicit Ranks(uint32_t count) : messages_(count), rows_(count), gradients_(count) {
-    tables_.reserve(size_t{3} * count);
     for (uint32_t rank = 0; rank < count; ++rank) {
       for (size_t t = 0; t < 3; ++t) shards_.push_back(*HostShard::Create(Options()));
       auto* const shards = &shards_[size_t{3} * rank];
-      tables_.push_back({.shard = shards[0].get()});
-      tables_.back().hot = {1, 2};
+      tables_.push_back({.shard = shards[0].get(), .hot = {1, 2}});
       tables_.push_back({.shard = shards[1].get(), .holder = count - 1});
       tables_.push_back({.shard = shards[2].get(), .is_replicated = true});
     }
-    for (uint32_t rank = 0; rank < count; ++rank) {
-      const RankTable* const tables = &tables_[size_t{3} * rank];
-      steps_.emplace_back(RankPlace{rank, count}, std::vector{tables, tables + 1, tables + 2},
-                          std::vector<int64_t>{0, 1, 2});
+    for (const Pooling pooling : {Pooling::kSum, Pooling::kNone}) {
+      for (uint32_t rank = 0; rank < count; ++rank)
+        steps_.emplace_back(RankPlace{rank, count}, tables(rank), Features(pooling));
     }
   }
 
-  uint32_t count() const { return static_cast<uint32_t>(steps_.size()); }
-  RankStep& step(uint32_t rank) { return steps_[rank]; }
+  uint32_t count() const { return static_cast<uint32_t>(messages_.size()); }
+  RankStep& step(uint32_t rank, Pooling pooling = Pooling::kSum) {
+    return steps_[rank + (pooling == Pooling::kNone ? count() : 0)];
+  }
   EmbeddingShard& shard(uint32_t rank, size_t table) { return *shards_[size_t{3} * rank + table]; }
+  std::vector<RankTable*> tables(uint32_t rank) {
+    RankTable* const first = &tables_[size_t{3} * rank];
+    return {first, &tables_[size_t{3} * rank + 1], &tables_[size_t{3} * rank + 2]};
+  }
 
-  // The outputs of each rank's tables; false: a rank has not updated its rows.
-  std::pair<std::vector<std::vector<Floats>>, bool> Step(const std::vector<Samples>& samples,
-                                                         Pooling pooling) {
-    std::vector<std::vector<Floats>> outputs(count());
+  // The outputs of each rank's features.
+  using Outputs = std::vector<std::vector<Floats>>;
+  Outputs LookUp(const std::vector<Samples>& samples, Pooling pooling) {
+    Outputs outputs(count());
     for (uint32_t rank = 0; rank < count(); ++rank) {
-      const BagBatch batch = samples[rank].batch(pooling);
-      EXPECT_TRUE(steps_[rank].Begin(std::vector<BagBatch>(3, batch), true).ok());
-      outputs[rank].assign(3, Floats(batch.output_rows() * kDim));
+      const Packed& packed = packed_.emplace_back(samples[rank], 4);
+      RankStep& own = step(rank, pooling);
+      EXPECT_TRUE(own.Begin(packed.batch(), true).ok());
+      outputs[rank].assign(4, Floats(samples[rank].batch(pooling).output_rows() * kDim));
       messages_[rank].clear();
       for (uint32_t to = 0; to < count(); ++to) {
-        messages_[rank].emplace_back(steps_[rank].Sizes(to).message);
-        steps_[rank].WriteMessage(to, messages_[rank][to].data());
+        messages_[rank].emplace_back(own.Sizes(to).message);
+        own.WriteMessage(to, messages_[rank][to].data());
       }
     }
-    for (uint32_t rank = 0; rank < count(); ++rank) LookUp(rank, outputs[rank]);
+    for (uint32_t rank = 0; rank < count(); ++rank) Answer(rank, pooling, outputs[rank]);
     for (uint32_t rank = 0; rank < count(); ++rank) {
-      EXPECT_TRUE(steps_[rank].Pool(From(rows_, rank), Pointers(outputs[rank])).ok());
-      const Floats& gradients = samples[rank].gradients;
-      std::vector<float*> to = Room(gradients_[rank], rank, &PieceSizes::gradients_to);
-      EXPECT_TRUE(steps_[rank]
-                      .SumGradients(std::vector<const float*>(3, gradients.data()),
-                                    std::vector<size_t>(3, gradients.size()), 1, to)
-                      .ok());
+      EXPECT_TRUE(step(rank, pooling).Pool(From(rows_, rank), PlacesOf(outputs[rank])).ok());
     }
-    bool is_updated = true;
+    return outputs;
+  }
+
+  // Sums the gradients of the look-up before, and calls `use` with each rank and its received sums;
+  // false: a rank has refused them.
+  template <typename Use>
+  bool Sum(const std::vector<Samples>& samples, Pooling pooling, const Use& use) {
     for (uint32_t rank = 0; rank < count(); ++rank) {
-      const auto updated =
-          steps_[rank].Update(From(gradients_, rank), std::vector<UpdateFactors>(3, {1, 1}));
-      EXPECT_TRUE(updated.ok());
-      is_updated = is_updated && *updated;
+      const RankStep::Gradient gradient{samples[rank].gradients.data(), kDim};
+      const std::vector<float*> to =
+          Room(gradients_[rank], step(rank, pooling), &PieceSizes::gradients_to);
+      EXPECT_TRUE(step(rank, pooling).SumGradients(std::vector(4, gradient), 1, to).ok());
     }
-    return {outputs, is_updated};
+    bool is_taken = true;
+    for (uint32_t rank = 0; rank < count(); ++rank) {
+      const absl::StatusOr<bool> taken = use(rank, From(gradients_, rank));
+      EXPECT_TRUE(taken.ok());
+      is_taken = is_taken && *taken;
+    }
+    return is_taken;
+  }
+  bool Update(const std::vector<Samples>& samples, Pooling pooling) {
+    return Sum(samples, pooling, [&](uint32_t rank, const auto& from) {
+      return step(rank, pooling).Update(from, std::vector<UpdateFactors>(3, {1, 1}));
+    });
+  }
+  bool AddToSums(const std::vector<Samples>& samples, Pooling pooling) {
+    return Sum(samples, pooling, [&](uint32_t rank, const auto& from) {
+      return step(rank, pooling).AddToSums(from);
+    });
   }
 
  private:
-  void LookUp(uint32_t rank, std::vector<Floats>& outputs) {
+  void Answer(uint32_t rank, Pooling pooling, std::vector<Floats>& outputs) {
     std::vector<std::span<const int64_t>> received;
     for (uint32_t from = 0; from < count(); ++from) received.emplace_back(messages_[from][rank]);
-    ASSERT_TRUE(steps_[rank].ReadMessages(received).ok());
-    std::vector<float*> to = Room(rows_[rank], rank, &PieceSizes::rows_to);
-    ASSERT_TRUE(steps_[rank].LookUp(to, Pointers(outputs)).ok());
+    RankStep& own = step(rank, pooling);
+    ASSERT_TRUE(own.ReadMessages(received).ok());
+    const std::vector<float*> to = Room(rows_[rank], own, &PieceSizes::rows_to);
+    ASSERT_TRUE(own.LookUp(to, PlacesOf(outputs)).ok());
   }
-  std::vector<float*> Room(std::vector<Floats>& pieces, uint32_t rank, size_t PieceSizes::*size) {
+  std::vector<float*> Room(std::vector<Floats>& pieces, const RankStep& step,
+                           size_t PieceSizes::*size) const {
     pieces.clear();
-    for (uint32_t to = 0; to < count(); ++to) pieces.emplace_back(steps_[rank].Sizes(to).*size);
-    return Pointers(pieces);
-  }
-  static std::vector<float*> Pointers(std::vector<Floats>& arrays) {
+    for (uint32_t to = 0; to < count(); ++to) pieces.emplace_back(step.Sizes(to).*size);
     std::vector<float*> pointers;
-    for (Floats& array : arrays) pointers.push_back(array.data());
+    for (Floats& piece : pieces) pointers.push_back(piece.data());
     return pointers;
+  }
+  static std::vector<RankStep::Output> PlacesOf(std::vector<Floats>& outputs) {
+    std::vector<RankStep::Output> places;
+    for (Floats& output : outputs) places.push_back({output.data(), kDim});
+    return places;
   }
   static std::vector<std::span<const float>> From(const std::vector<std::vector<Floats>>& pieces,
                                                   uint32_t rank) {
@@ -122,8 +172,9 @@ class Ranks {
   }
 
   std::vector<std::unique_ptr<EmbeddingShard>> shards_;
-  std::vector<RankTable> tables_;
+  std::deque<RankTable> tables_;
   std::deque<RankStep> steps_;
+  std::deque<Packed> packed_;                                // steps borrow them
   std::vector<std::vector<std::vector<int64_t>>> messages_;  // by sender and receiver
   std::vector<std::vector<Floats>> rows_;
   std::vector<std::vector<Floats>> gradients_;
@@ -156,62 +207,150 @@ Samples Joined(const std::vector<Samples>& parts) {
   return joined;
 }
 
+// Three tables in one process; the second has two features.
+class OneProcess {
+ public:
+  OneProcess() {
+    for (size_t t = 0; t < 3; ++t) shards_.push_back(*HostShard::Create(Options()));
+  }
+
+  // One step, with the samples of each step given for each of the table's features. Returns the
+  // output of the first step's first feature.
+  Floats Step(size_t table, const std::vector<Samples>& steps, Pooling pooling) {
+    EmbeddingShard& shard = *shards_[table];
+    std::vector<BagBatch> features;
+    std::vector<GradientPiece> gradients;
+    std::vector<Floats> outputs;
+    for (const Samples& samples : steps) {
+      for (size_t i = 0; i < (table == 1 ? 2U : 1U); ++i) {
+        features.push_back(samples.batch(pooling));
+        outputs.emplace_back(features.back().output_rows() * kDim);
+        gradients.push_back({features.back().output_rows(), samples.gradients.data(), kDim});
+      }
+    }
+    std::vector<OutputPiece> pieces;
+    for (Floats& output : outputs) pieces.push_back({output.size() / kDim, output.data(), kDim});
+    const auto step = shard.NewStep();
+    EXPECT_TRUE(shard.Forward(features, step.get(), pieces).ok());
+    EXPECT_TRUE(shard.Backward(*step, gradients, {.learning_rate = 1}).ok());
+    return outputs[0];
+  }
+
+  Floats rows(size_t table) { return shards_[table]->ReadRows(false)->values; }
+
+ private:
+  std::vector<std::unique_ptr<EmbeddingShard>> shards_;
+};
+
+// The rows of every holder are those of one process.
+void ExpectRows(Ranks& ranks, OneProcess& one) {
+  EXPECT_EQ(ranks.shard(ranks.count() - 1, 1).ReadRows(false)->values, one.rows(1));
+  std::map<Key, Floats> owned;
+  for (uint32_t rank = 0; rank < ranks.count(); ++rank) {
+    EXPECT_EQ(ranks.shard(rank, 2).ReadRows(false)->values, one.rows(2));
+    const ShardRows part = *ranks.shard(rank, 0).ReadRows(false);
+    for (size_t i = 0; i < part.keys.size(); ++i) {
+      const Floats row(part.values.begin() + static_cast<ptrdiff_t>(i * kDim),
+                       part.values.begin() + static_cast<ptrdiff_t>((i + 1) * kDim));
+      // A hot row is on every rank, and the same there.
+      if (const auto [at, is_new] = owned.emplace(part.keys[i], row); !is_new) {
+        EXPECT_TRUE(part.keys[i] == 1 || part.keys[i] == 2);
+        EXPECT_EQ(at->second, row);
+      }
+    }
+  }
+  Floats all;
+  for (const auto& [key, row] : owned) all.insert(all.end(), row.begin(), row.end());
+  EXPECT_EQ(all, one.rows(0));
+}
+
+std::vector<Samples> SamplesOfRanks(std::mt19937_64& random, uint32_t count, Pooling pooling) {
+  const bool is_empty = random() % 7 == 3;
+  std::vector<Samples> samples;
+  for (uint32_t rank = 0; rank < count; ++rank)
+    samples.push_back(RandomSamples(random, is_empty ? 0 : random() % 20, pooling));
+  return samples;
+}
+
 // Random steps: every rank's output is that of one process, and so are the rows of every holder.
 TEST(RankStep, RanksDoWhatOneProcessDoes) {
   std::mt19937_64 random(TestSeed());
   for (const uint32_t count : {1U, 2U, 3U}) {
     Ranks ranks(count);
-    const auto one = *HostShard::Create(Options());
-    const auto step = one->NewStep();
+    OneProcess one;
     for (int s = 0; s < 60; ++s) {
       const Pooling pooling = s % 2 == 0 ? Pooling::kSum : Pooling::kNone;
-      std::vector<Samples> samples;
-      for (uint32_t rank = 0; rank < count; ++rank)
-        samples.push_back(RandomSamples(random, s % 7 == 3 ? 0 : random() % 20, pooling));
-      const auto [outputs, is_updated] = ranks.Step(samples, pooling);
-      ASSERT_TRUE(is_updated);
-      const Samples joined = Joined(samples);
-      const BagBatch batch = joined.batch(pooling);
-      Floats expected(batch.output_rows() * kDim);
-      ASSERT_TRUE(one->Forward(batch, step.get(), expected).ok());
-      ASSERT_TRUE(one->Backward(*step, {.gradients = joined.gradients, .learning_rate = 1}).ok());
-      for (size_t table = 0; table < 3; ++table) {
+      const std::vector<Samples> samples = SamplesOfRanks(random, count, pooling);
+      const Ranks::Outputs outputs = ranks.LookUp(samples, pooling);
+      ASSERT_TRUE(ranks.Update(samples, pooling));
+      for (size_t feature = 0; feature < 4; ++feature) {
         Floats found;
         for (const auto& output : outputs)
-          found.insert(found.end(), output[table].begin(), output[table].end());
-        ASSERT_EQ(found, expected) << "table " << table;
-      }
-    }
-    const ShardRows rows = *one->ReadRows(false);
-    EXPECT_EQ(ranks.shard(count - 1, 1).ReadRows(false)->values, rows.values);
-    std::map<Key, Floats> owned;
-    for (uint32_t rank = 0; rank < count; ++rank) {
-      EXPECT_EQ(ranks.shard(rank, 2).ReadRows(false)->values, rows.values);
-      const ShardRows part = *ranks.shard(rank, 0).ReadRows(false);
-      for (size_t i = 0; i < part.keys.size(); ++i) {
-        const Floats row(part.values.begin() + static_cast<ptrdiff_t>(i * kDim),
-                         part.values.begin() + static_cast<ptrdiff_t>((i + 1) * kDim));
-        // A hot row is on every rank, and the same there.
-        if (const auto [at, is_new] = owned.emplace(part.keys[i], row); !is_new) {
-          EXPECT_TRUE(part.keys[i] == 1 || part.keys[i] == 2);
-          EXPECT_EQ(at->second, row);
+          found.insert(found.end(), output[feature].begin(), output[feature].end());
+        if (feature == 3) {
+          ASSERT_EQ(outputs[0][3], outputs[0][1]);
+          continue;
         }
+        ASSERT_EQ(found, one.Step(feature, {Joined(samples)}, pooling)) << "table " << feature;
       }
     }
-    Floats all;
-    for (const auto& [key, row] : owned) all.insert(all.end(), row.begin(), row.end());
-    EXPECT_EQ(all, rows.values);
+    ExpectRows(ranks, one);
   }
 }
 
-// 2e38 is finite, but the sum of two of them is not.
+// Two look-ups, and one update with the sums of both.
+TEST(RankStep, SumsOfTwoStepsMakeOneUpdate) {
+  std::mt19937_64 random(TestSeed());
+  for (const uint32_t count : {1U, 3U}) {
+    Ranks ranks(count);
+    OneProcess one;
+    for (int s = 0; s < 20; ++s) {
+      std::vector<Samples> steps;
+      for (int i = 0; i < 2; ++i) {
+        const std::vector<Samples> samples = SamplesOfRanks(random, count, Pooling::kSum);
+        ranks.LookUp(samples, Pooling::kSum);
+        ASSERT_TRUE(ranks.AddToSums(samples, Pooling::kSum));
+        steps.push_back(Joined(samples));
+      }
+      for (uint32_t rank = 0; rank < count; ++rank) {
+        ASSERT_TRUE(SumsAllow(ranks.tables(rank), 1));
+        ASSERT_TRUE(
+            ApplySums(ranks.tables(rank), std::vector<UpdateFactors>(3, {.learning_rate = 1}))
+                .ok());
+      }
+      for (size_t table = 0; table < 3; ++table) one.Step(table, steps, Pooling::kSum);
+    }
+    ExpectRows(ranks, one);
+  }
+}
+
+// Gradients that are allowed in each step, and whose sum is not.
+TEST(RankStep, SumsThatOverflowAreNotAllowed) {
+  Ranks ranks(1);
+  Samples samples{.keys = {7}, .offsets = {0, 1}, .gradients = Floats(kDim, 0x1p46F)};
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(SumsAllow(ranks.tables(0), 1));
+    ranks.LookUp({samples}, Pooling::kSum);
+    ASSERT_TRUE(ranks.AddToSums({samples}, Pooling::kSum));
+  }
+  EXPECT_FALSE(SumsAllow(ranks.tables(0), 1));
+  EXPECT_TRUE(SumsAllow(ranks.tables(0), 0.25F));
+  samples.gradients[1] = std::numeric_limits<float>::quiet_NaN();
+  ranks.LookUp({samples}, Pooling::kSum);
+  EXPECT_FALSE(ranks.AddToSums({samples}, Pooling::kSum));
+}
+
+// 2e38 is finite, but the sum of two of them is not; the square of 1e25 is not, either.
 TEST(RankStep, ANanOrAnOverflowOfOneRankChangesNoRowOfAnyRank) {
-  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), 2e38F}) {
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(),
+                          -std::numeric_limits<float>::infinity(), 2e38F, 1e25F}) {
     Ranks ranks(2);
     std::vector<Samples> samples(2, {.keys = {1, 7, 7}, .offsets = {0, 2, 3}});
     samples[0].gradients = Floats(6, 1);
-    samples[1].gradients = Floats(6, bad);
-    EXPECT_FALSE(ranks.Step(samples, Pooling::kSum).second);
+    samples[1].gradients = Floats(6, 1);
+    samples[1].gradients[5] = bad;
+    ranks.LookUp(samples, Pooling::kSum);
+    EXPECT_FALSE(ranks.Update(samples, Pooling::kSum));
     for (uint32_t rank = 0; rank < 2; ++rank) {
       for (size_t table = 0; table < 3; ++table) {
         const ShardRows rows = *ranks.shard(rank, table).ReadRows(false);
@@ -221,40 +360,73 @@ TEST(RankStep, ANanOrAnOverflowOfOneRankChangesNoRowOfAnyRank) {
   }
 }
 
+// A rank that is alone and holds its table, without exchanges.
+class Alone : public ::testing::Test {
+ protected:
+  // Whether a step of the batch, with the same value as every gradient, has updated the rows.
+  bool IsUpdated(const SetBatch& batch, float gradient) {
+    Floats out(batch.keys.size() * kDim);
+    const RankStep::Output output{out.data(), kDim};
+    EXPECT_TRUE(step_.Begin(batch, true).ok());
+    EXPECT_TRUE(step_.LookUp({}, {&output, 1}).ok());
+    const Floats gradients(batch.keys.size() * kDim, gradient);
+    const RankStep::Gradient given{gradients.data(), kDim};
+    Floats flags(step_.Sizes(0).gradients_to);
+    float* const to = flags.data();
+    EXPECT_TRUE(step_.SumGradients({&given, 1}, 1, {&to, 1}).ok());
+    const std::span<const float> from(flags);
+    return *step_.Update({&from, 1}, {{{.learning_rate = 1}}});
+  }
+
+  std::unique_ptr<EmbeddingShard> shard_ = *HostShard::Create(Options());
+  RankTable table_{.shard = shard_.get(), .holder = 0};
+  RankTable* const tables_[1] = {&table_};
+  RankStep step_{RankPlace{0, 1}, tables_, {{.name = "a"}}};
+};
+
+// A weight makes a gradient too large.
+TEST_F(Alone, AWeightThatOverflowsChangesNoRow) {
+  const std::vector<Key> keys = {1, 1, 1, 1};
+  const std::vector<int64_t> offsets = {0, 2, 4};
+  const std::vector<int64_t> bag_counts = {2};
+  Floats weights = {1, 1, 1, 1};
+  const SetBatch batch{
+      .keys = keys, .offsets = offsets, .weights = weights, .bag_counts = bag_counts};
+  EXPECT_TRUE(IsUpdated(batch, 1));
+  const Floats before = shard_->ReadRows(false)->values;
+  weights[0] = 1e30F;
+  EXPECT_FALSE(IsUpdated(batch, 1));
+  EXPECT_EQ(shard_->ReadRows(false)->values, before);
+}
+
 TEST(RankStep, ValuesOfAnotherStepAreRefused) {
   Ranks ranks(1);
   RankStep& step = ranks.step(0);
-  const std::vector<Key> keys = {1, 7};
-  ASSERT_TRUE(step.Begin(std::vector<BagBatch>(3, {.keys = keys}), true).ok());
-  std::vector<int64_t> message(step.Sizes(0).message);
-  step.WriteMessage(0, message.data());
-  const std::span<const int64_t> received(message);
-  ASSERT_TRUE(step.ReadMessages({&received, 1}).ok());
-  std::vector<Floats> outputs(3, Floats(6));
-  std::vector<float*> at = {outputs[0].data(), outputs[1].data(), outputs[2].data()};
+  const Samples samples{.keys = {1, 7}, .offsets = {0, 1, 2}};
+  ranks.LookUp({samples}, Pooling::kSum);
   const Floats values(step.Sizes(0).gradients_from + 1);
   const std::span<const float> too_many(values);
-  EXPECT_EQ(step.Pool({&too_many, 1}, at).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(step.Pool({&too_many, 1}, std::vector<RankStep::Output>(4)).code(),
+            absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(step.Update({&too_many, 1}, std::vector<UpdateFactors>(3)).status().code(),
             absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(RankStep, MessagesOfAnotherStepAreRefused) {
   Ranks ranks(2);
-  const std::vector<Key> keys = {1, 7};
-  const std::vector<BagBatch> batches(3, {.keys = keys});
+  const Packed packed({.keys = {1, 7}, .offsets = {0, 1, 2}}, 4);
   const auto read = [&](const std::vector<int64_t>& message) {
-    EXPECT_TRUE(ranks.step(0).Begin(batches, false).ok());
+    EXPECT_TRUE(ranks.step(0).Begin(packed.batch(), false).ok());
     const std::vector<std::span<const int64_t>> messages(2, message);
     return ranks.step(0).ReadMessages(messages).code();
   };
-  EXPECT_EQ(read({3, 0, 1, 5}), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(read({2, 0, 1}), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(read({4, 0, 1, 2, 5}), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(read({3, 0, 1, 2}), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(read({}), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(read({3, 0, 1, 2, 0, 5, 1}), absl::StatusCode::kInternal);
-  EXPECT_EQ(read({3, 0, 1, 2, -1, 5, 1}), absl::StatusCode::kInternal);
-  const std::vector<int64_t> late = {1, 2};
-  const std::vector<BagBatch> bad(3, {.keys = keys, .offsets = late});
+  EXPECT_EQ(read({4, 0, 1, 2, 3, 0, 5, 1}), absl::StatusCode::kInternal);
+  EXPECT_EQ(read({4, 0, 1, 2, 3, -1, 5, 1}), absl::StatusCode::kInternal);
+  SetBatch bad = packed.batch();
+  bad.keys = bad.keys.first(7);
   EXPECT_EQ(ranks.step(0).Begin(bad, false).code(), absl::StatusCode::kInvalidArgument);
 }
 

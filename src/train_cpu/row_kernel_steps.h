@@ -35,9 +35,12 @@ struct ScalarMachine {
   static Vector Root(Vector a) { return __builtin_sqrtf(a); }
 };
 
+enum Purpose { kRead, kWrite };
+
+template <Purpose purpose = kRead>
 inline void PrefetchValues(const float* values, size_t count) {
   for (size_t i = 0; i < std::min(count, kPrefetchFloatsMax); i += kLineFloats)
-    __builtin_prefetch(values + i);
+    __builtin_prefetch(values + i, purpose == kWrite ? 1 : 0);
 }
 
 // Applies `step` to whole vectors, then to what is left, element by element. `step` is an object
@@ -124,15 +127,19 @@ void PoolBag(const PoolRun& run, size_t begin, size_t end, float* out) {
 
 template <typename Machine>
 void PoolRows(const PoolRun& run) {
-  const size_t key_count =
-      run.offsets == nullptr ? run.bag_count : static_cast<size_t>(run.offsets[run.bag_count]);
-  size_t prefetched = run.offsets == nullptr ? 0 : static_cast<size_t>(run.offsets[0]);
+  const auto begin_of = [&run](size_t bag) {
+    return run.offsets == nullptr ? bag : static_cast<size_t>(run.offsets[bag] - run.offset_base);
+  };
+  const size_t key_count = begin_of(run.bag_count);
+  size_t prefetched = begin_of(0);
   for (size_t bag = 0; bag < run.bag_count; ++bag) {
-    const size_t begin = run.offsets == nullptr ? bag : static_cast<size_t>(run.offsets[bag]);
-    const size_t end = run.offsets == nullptr ? bag + 1 : static_cast<size_t>(run.offsets[bag + 1]);
+    const size_t begin = begin_of(bag);
+    const size_t end = begin_of(bag + 1);
     for (; prefetched < std::min(key_count, end + kAhead); ++prefetched)
       PrefetchValues(run.rows[prefetched], run.dim);
-    PoolBag<Machine>(run, begin, end, run.out + bag * run.dim);
+    if (bag + kAhead < run.bag_count)
+      PrefetchValues<kWrite>(run.out + (bag + kAhead) * run.out_stride, run.dim);
+    PoolBag<Machine>(run, begin, end, run.out + bag * run.out_stride);
   }
 }
 
@@ -240,11 +247,29 @@ void SumGradients(const GradientSums& sums, size_t row, float* out) {
   }
 }
 
+// Prefetches the gradients of a row some time before they are summed.
+class GradientPrefetch {
+ public:
+  explicit GradientPrefetch(const GradientSums& sums)
+      : sums_(sums), count_(sums.row_count == 0 ? 0 : sums.begins[sums.row_count]) {}
+
+  void Before(size_t row) {
+    for (const size_t end = std::min<size_t>(count_, sums_.begins[row + 1] + kAhead); next_ < end;
+         ++next_)
+      PrefetchValues(GradientAt(sums_, next_), sums_.dim);
+  }
+
+ private:
+  const GradientSums& sums_;
+  const size_t count_;
+  size_t next_ = 0;
+};
+
 template <typename Machine>
 void SumRows(const SumRun& run) {
+  GradientPrefetch prefetch(run.sums);
   for (size_t row = 0; row < run.sums.row_count; ++row) {
-    if (row + kAhead < run.sums.row_count)
-      PrefetchValues(GradientAt(run.sums, run.sums.begins[row + kAhead]), run.sums.dim);
+    prefetch.Before(row);
     SumGradients<Machine>(run.sums, row, run.out[row]);
   }
 }
@@ -253,12 +278,12 @@ template <typename Machine>
 void UpdateRows(const UpdateRun& run) {
   const GradientSums& sums = run.sums;
   const size_t values = sums.dim * (1 + run.optimizer->states_per_element());
+  GradientPrefetch prefetch(sums);
   for (size_t row = 0; row < sums.row_count; ++row) {
     const size_t ahead = row + kAhead;
-    if (ahead < sums.row_count) {
-      if (run.rows[ahead] != nullptr) PrefetchValues(ValuesOf(run.rows[ahead]), values);
-      PrefetchValues(GradientAt(sums, sums.begins[ahead]), sums.dim);
-    }
+    if (ahead < sums.row_count && run.rows[ahead] != nullptr)
+      PrefetchValues<kWrite>(ValuesOf(run.rows[ahead]), values);
+    prefetch.Before(row);
     if (run.rows[row] == nullptr) continue;
     // A single gradient is used where it lies.
     const size_t begin = sums.begins[row];

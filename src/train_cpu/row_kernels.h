@@ -16,12 +16,14 @@ namespace hps {
 
 struct PoolRun {
   const float* const* rows = nullptr;  // [keys]: the vector of each key
-  const int64_t* offsets = nullptr;    // [bags + 1], of keys; null: every key is a bag
+  const int64_t* offsets = nullptr;    // [bags + 1]; null: every key is a bag
+  int64_t offset_base = 0;             // the offset of rows[0]
   const float* weights = nullptr;      // [keys]; null: 1
   bool is_mean = false;
   size_t bag_count = 0;
   size_t dim = 0;
-  float* out = nullptr;  // [bags, dim]
+  float* out = nullptr;   // [bags, dim]
+  size_t out_stride = 0;  // float32 values from one bag to the next
 };
 
 // What Adam divides its averages by, inverted.

@@ -82,17 +82,19 @@ std::vector<float> Updated(const RowKernels& kernels, OptimizerKind kind, size_t
 std::vector<float> Pooled(const RowKernels& kernels, size_t dim, bool is_mean, bool weighted) {
   const std::vector<float> values = RandomFloats(kRows * dim, 1);
   const std::vector<float> weights = RandomFloats(kRows, 2);
-  const std::vector<int64_t> offsets = {0, 1, 1, 4, 20, kRows};
+  const std::vector<int64_t> offsets = {100, 101, 101, 104, 120, 100 + kRows};
   std::vector<const float*> rows;
   for (size_t i = 0; i < kRows; ++i) rows.push_back(values.data() + (i * 17 % kRows) * dim);
-  std::vector<float> out((offsets.size() - 1) * dim);
+  std::vector<float> out((offsets.size() - 1) * (dim + 1));
   kernels.pool({.rows = rows.data(),
                 .offsets = offsets.data(),
+                .offset_base = 100,
                 .weights = weighted ? weights.data() : nullptr,
                 .is_mean = is_mean,
                 .bag_count = offsets.size() - 1,
                 .dim = dim,
-                .out = out.data()});
+                .out = out.data(),
+                .out_stride = dim + 1});
   return out;
 }
 

@@ -36,24 +36,26 @@ WAIT_S = 60
 def tables() -> list[ht.Table]:
     kinds = [(4, lambda: ht.SGD(lr=0.1), "sum"), (7, lambda: ht.Adam(lr=0.01), "mean"),
              (3, lambda: ht.Adagrad(lr=0.05), "none")]
-    return [ht.Table(f"{placement}{dim}", dim, optimizer=optimizer(), pooling=pooling,
-                     placement=placement, admit_after=1 + dim % 2, expire_after=6)
+    return [ht.Table(name := f"{placement}{dim}", dim, optimizer=optimizer(), pooling=pooling,
+                     placement=placement, admit_after=1 + dim % 2, expire_after=6,
+                     features=[name, ht.Feature(name + "again", "mean")] if dim == 7 else None)
             for placement, (dim, optimizer, pooling) in itertools.product(PLACEMENTS, kinds)]
 
 
 def samples(step: int, rank: int, rank_count: int):
-    """This rank's part of a step: few keys are frequent, weights and ragged bags too."""
+    """This rank's part of a step, for each feature: few keys are frequent, weights and ragged bags
+    too."""
     generator = torch.Generator().manual_seed(step)
     part = slice(rank * BATCH // rank_count, (rank + 1) * BATCH // rank_count)
     inputs = {}
-    for table in tables():
+    for feature in itertools.chain.from_iterable(table.features for table in tables()):
         keys = (torch.rand(BATCH, 3, generator=generator)**3 * 100).long() - 5
         weights = torch.rand(BATCH, 3, generator=generator)
-        if table.pooling == "sum":
+        if feature.pooling == "sum":
             offsets = torch.arange(BATCH // rank_count + 1) * 3
-            inputs[table.name] = (keys[part].flatten(), offsets, weights[part].flatten())
+            inputs[feature.name] = (keys[part].flatten(), offsets, weights[part].flatten())
         else:
-            inputs[table.name] = keys[part]
+            inputs[feature.name] = keys[part]
     return inputs, torch.rand(BATCH, generator=generator)[part]
 
 
@@ -65,9 +67,18 @@ def loss_of(out: dict, target: torch.Tensor) -> torch.Tensor:
 
 
 def train(embed: ht.EmbeddingCollection, steps: range, rank: int, rank_count: int) -> None:
+    """Every third step has two look-ups, which make one update."""
     for step in steps:
-        inputs, target = samples(step, rank, rank_count)
-        loss_of(embed({name: inputs[name] for name in embed.tables}), target).backward()
+        losses = []
+        for lookup in range(1 + (step % 3 == 0)):
+            inputs, target = samples(step + STEPS * lookup, rank, rank_count)
+            losses.append(loss_of(embed({name: inputs[name] for name in features_of(embed)}),
+                                  target))
+        sum(losses).backward()
+
+
+def features_of(embed: ht.EmbeddingCollection) -> list[str]:
+    return [feature.name for table in embed.tables.values() for feature in table.features]
 
 
 def forkserver():
@@ -111,16 +122,16 @@ def run_rank(rank: int, rank_count: int, directory: pathlib.Path) -> None:
     # A NaN of one rank changes no row of any rank.
     inputs, _ = samples(STEPS, rank, rank_count)
     out = resumed(inputs)
-    before = {name: resumed.rows(name)[1] for name in inputs}
+    before = {name: resumed.rows(name)[1] for name in resumed.tables}
     factor = float("nan") if rank == 0 else 1.0
     sum((rows * factor).sum() for rows in out.values()).backward()
     assert resumed.skipped_steps == 1
-    for name in inputs:
+    for name in resumed.tables:
         np.testing.assert_array_equal(resumed.rows(name)[1], before[name])
     resumed.eval()
     evaluated = resumed(samples(STEPS + 1, 0, 1)[0])
     if rank == 0:
-        torch.save(evaluated, directory / "evaluated.pt")
+        torch.save(dict(evaluated), directory / "evaluated.pt")
     if rank_count > 1:
         dist.destroy_process_group()
 
@@ -144,10 +155,10 @@ def run_odd_steps(embed: ht.EmbeddingCollection, rank: int) -> None:
     before = {name: embed.rows(name)[1] for name in embed.tables}
     none = torch.empty(0, dtype=torch.int64)
     odd = torch.tensor([-2**63, -1, 2**63 - 1, -1, -1])
-    out = embed({name: odd if rank == 0 else none for name in embed.tables})
+    out = embed({name: odd if rank == 0 else none for name in features_of(embed)})
     loss = sum((rows * 0).sum() for rows in out.values())
     (loss if rank == 0 else loss * 0).backward()
-    embed({name: (none, torch.tensor([0, 0])) for name in embed.tables})
+    embed({name: (none, torch.tensor([0, 0])) for name in features_of(embed)})
     names = [name for name, table in embed.tables.items()
              if isinstance(table.optimizer, (ht.SGD, ht.Adagrad))]
     for name in names:

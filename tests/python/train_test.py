@@ -258,7 +258,7 @@ class CollectionTest(unittest.TestCase):
 
     def test_wrong_arguments(self) -> None:
         embed = ht.EmbeddingCollection([ht.Table("t", 2)])
-        with self.assertRaisesRegex(KeyError, "no table 'u'"):
+        with self.assertRaisesRegex(KeyError, "no table has the feature 'u'"):
             embed({"u": torch.tensor([1])})
         with self.assertRaisesRegex(TypeError, "keys must be torch.int64"):
             embed({"t": torch.tensor([1.0])})

@@ -2,7 +2,7 @@
 
     tables = [ht.Table("user", dim=32, optimizer=ht.Adam(lr=1e-3)), ht.Table("item", dim=32)]
     embed = ht.EmbeddingCollection(tables)
-    out = embed({"user": keys, "item": (keys2, offsets2)})     # {name: [batch, dim]}
+    out = embed({"user": keys, "item": (keys2, offsets2)})     # out["user"]: [batch, dim]
     loss(network(out)).backward()                              # updates the rows too
     embed.export("model")                                      # what `hps import --model` reads
 
@@ -10,8 +10,10 @@ PyTorch trains the dense half. Rows are updated in `backward`, so that any train
 """
 
 from hps.train._collection import EmbeddingCollection
-from hps.train._table import SGD, Adagrad, Adam, Table, Uniform
+from hps.train._keys import Keys
+from hps.train._rows import Rows
+from hps.train._table import SGD, Adagrad, Adam, Feature, Table, Uniform
 from hps.train._targets import ProducerTarget, ServerTarget, StoreTarget
 
-__all__ = ["Adagrad", "Adam", "EmbeddingCollection", "ProducerTarget", "SGD", "ServerTarget",
-           "StoreTarget", "Table", "Uniform"]
+__all__ = ["Adagrad", "Adam", "EmbeddingCollection", "Feature", "Keys", "ProducerTarget", "Rows",
+           "SGD", "ServerTarget", "StoreTarget", "Table", "Uniform"]

@@ -1,25 +1,27 @@
 """EmbeddingCollection: tables as one module of PyTorch."""
 
 import threading
+import weakref
 
 import torch
 import torch.distributed
 
 from hps.train import _checkpoint, _export
-from hps.train._batch import make_batch
+from hps.train._keys import Keys, pack
 from hps.train._local import LocalTables
 from hps.train._ranks import RankedTables
+from hps.train._rows import Call, Rows, Work
 
 
 class _Lookup(torch.autograd.Function):
-    """Rows of all tables; its backward updates them and returns no gradient."""
+    """Rows of all tables. Its backward takes their gradients and gives the anchor a zero: when
+    PyTorch has added up the zeros of all look-ups of a backward pass, the rows are updated."""
 
     @staticmethod
-    def forward(ctx, _anchor, collection, batches):
-        outputs, ctx.work = collection._engine.forward(batches)
-        ctx.collection = collection
+    def forward(ctx, _anchor, collection, work):
+        ctx.collection, ctx.work = collection, work
         ctx.set_materialize_grads(False)
-        return tuple(outputs)
+        return tuple(collection._engine.forward(work))
 
     @staticmethod
     def backward(ctx, *gradients):
@@ -27,12 +29,13 @@ class _Lookup(torch.autograd.Function):
             raise RuntimeError("the rows of this step have been updated; backward runs once")
         work, collection = ctx.work, ctx.collection
         ctx.work = ctx.collection = None
-        collection._update(work, gradients)
-        return None, None, None
+        collection._take_gradients(work, gradients)
+        return collection._zero, None, None
 
 
 class EmbeddingCollection(torch.nn.Module):
-    """Embedding tables whose rows are updated in `backward`.
+    """Embedding tables whose rows are updated in `backward`, once in each backward pass, with the
+    gradients of all look-ups of the pass.
 
     In training mode a key without a row gets one. In evaluation mode, or without gradients, nothing
     changes, and a key without a row has zeros, as in serving.
@@ -61,10 +64,17 @@ class EmbeddingCollection(torch.nn.Module):
         if len(set(names)) != len(names):
             raise ValueError(f"two tables have one name: {names}")
         self.tables = {table.name: table for table in tables}
+        self._features = _features_of(tables)
+        self._calls = {}  # by the names of their features
         self.grad_scaler = grad_scaler
         self.skipped_steps = 0  # steps with NaN, infinite or overflowing gradients
-        # What autograd holds the function by.
+        # What autograd holds look-ups by. The hook must not keep this object alive.
         self._anchor = torch.zeros(1, requires_grad=True, device="cpu")
+        self._zero = torch.zeros(1, device="cpu")
+        update = weakref.WeakMethod(self._update)
+        self._anchor.register_post_accumulate_grad_hook(lambda _: update()())
+        self._works = []  # look-ups whose gradients have come in the backward pass under way
+        self._pass = None  # its number
         self._publication = threading.Lock()  # also of exports: the later must not come first
         is_ranked = torch.distributed.is_available() and torch.distributed.is_initialized()
         if is_ranked and torch.distributed.get_world_size(process_group) > 1:
@@ -75,37 +85,58 @@ class EmbeddingCollection(torch.nn.Module):
 
     @torch.compiler.disable
     def forward(self, inputs):
-        """Rows for {table: keys}, as {table: tensor}.
+        """The rows of `inputs`, a `Keys` or a dict as `Keys.from_dict` takes it, as `Rows`.
 
-        Keys are int64: [batch]; [batch, k], a bag of k keys in each line; (keys [n], offsets
-        [batch + 1]), ragged bags; (keys, offsets or None, weights [n]), weighted sums. The output
-        is [batch, dim]; with the pooling "none" [batch, k, dim], or [n, dim] for ragged bags.
+        The features may be some of those of the tables, in any order.
         """
         is_training = self.training and torch.is_grad_enabled()
         try:
-            batches = [make_batch(self._table(name), value) for name, value in inputs.items()]
+            work = self._work(inputs)
         except Exception:
             self._engine.refuse(is_training)
             raise
         if is_training:
-            outputs = _Lookup.apply(self._anchor, self, batches)
+            blocks = _Lookup.apply(self._anchor, self, work)
         else:
-            outputs = self._engine.evaluate(batches)
-        return {batch.table.name: output.view(batch.shape)
-                for batch, output in zip(batches, outputs)}
+            blocks = self._engine.evaluate(work)
+        return Rows(work, blocks)
 
-    def _table(self, name):
-        if name not in self.tables:
-            raise KeyError(f"no table {name!r}; there are {list(self.tables)}")
-        return self.tables[name]
+    def _work(self, inputs):
+        names = inputs.features if isinstance(inputs, Keys) else tuple(inputs)
+        call = self._calls.get(names)
+        if call is None:
+            for name in names:
+                if name not in self._features:
+                    raise KeyError(f"no table has the feature {name!r}; there are "
+                                   f"{list(self._features)}")
+            ids = {name: i for i, name in enumerate(self._features)}
+            call = self._calls[names] = Call(names, self._features, ids)
+        return Work(call, inputs if isinstance(inputs, Keys) else pack(inputs, self._describe))
 
-    def _update(self, work, gradients):
-        scale = 1.0
-        if self.grad_scaler is not None and self.grad_scaler.is_enabled():
-            scale /= self.grad_scaler.get_scale()
-        if not self._engine.backward(work, gradients, scale):
+    def _describe(self, name):
+        return f"feature {name!r} of table {self._features[name][1].name!r}"
+
+    def _scale(self):
+        if self.grad_scaler is None or not self.grad_scaler.is_enabled():
+            return 1.0
+        return 1.0 / self.grad_scaler.get_scale()
+
+    def _take_gradients(self, work, gradients):
+        number = torch._C._current_graph_task_id()
+        if self._works and number != self._pass:  # a backward pass that failed before its end
+            self._works = []
+            self._engine.drop()
+        self._pass = number
+        self._engine.take_gradients(work, gradients, self._scale())
+        self._works.append(work)
+
+    def _update(self):
+        self._anchor.grad = None
+        works, self._works = self._works, []
+        if not self._engine.update(works, self._scale()):
             self.skipped_steps += 1
-        self._engine.finish_step()
+        for _ in works:
+            self._engine.finish_step()
 
     def __reduce_ex__(self, protocol):
         raise TypeError("an EmbeddingCollection can't be copied or pickled: its rows are in the "
@@ -115,7 +146,8 @@ class EmbeddingCollection(torch.nn.Module):
         counted = self.statistics()
         return "\n".join(
             f"{name}: {counted[name]['rows']:,} rows, dim {table.dim}, "
-            f"{type(table.optimizer).__name__}, pooling {table.pooling!r}"
+            f"{type(table.optimizer).__name__}, "
+            + ", ".join(f"{feature.name}: {feature.pooling}" for feature in table.features)
             for name, table in self.tables.items())
 
     @property
@@ -175,3 +207,15 @@ class EmbeddingCollection(torch.nn.Module):
         is none. All ranks must call it. A damaged file is a ValueError on all ranks, and then
         nothing has changed."""
         return _checkpoint.load(self._engine, self.tables, directory)
+
+
+def _features_of(tables):
+    """{feature: (Feature, Table)}."""
+    found = {}
+    for table in tables:
+        for feature in table.features:
+            if feature.name in found:
+                raise ValueError(f"two tables, or two of one, have the feature {feature.name!r}: "
+                                 f"{found[feature.name][1].name!r} and {table.name!r}")
+            found[feature.name] = feature, table
+    return found

@@ -17,19 +17,17 @@ and the keys of a localized table are looked up on one rank only.
 A step has three exchanges, each for all tables: keys, rows, gradients (src/train_cpu/rank_step.h).
 """
 
-import dataclasses
 import struct
 import weakref
 import zlib
 
 import numpy as np
-import torch
 
 from hps._hps import train as _engine
 from hps.train import _checkpoint
-from hps.train._batch import plain
 from hps.train._exchange import FILES, GRADIENTS, KEYS, MEETING, ROWS, make_exchange
-from hps.train._table import learning_rate
+from hps.train._local import update_together
+from hps.train._table import learning_rates
 
 _HOT_SHARE = 0.5  # a key is hot if at least half of the ranks' batches have it
 _IMBALANCE_MAX = 1.1  # work of the busiest rank / mean over all ranks, of localized tables
@@ -46,15 +44,6 @@ def _spread(loads, rank_count):
     return found, max(totals) * rank_count / max(1, sum(totals))
 
 
-@dataclasses.dataclass(eq=False)
-class _Work:
-    """What `forward` keeps for `backward`."""
-
-    tables: list
-    step: object
-    call: int
-
-
 class RankedTables:
     """Has the interface of LocalTables; the tables are shared by the ranks of a process group."""
 
@@ -69,8 +58,6 @@ class RankedTables:
         self._tables = {
             table.name: _engine.RankTable(self.shards[table.name], self._holders.get(table.name),
                                           table.placement == "replicated") for table in tables}
-        self._ids = {table.name: i for i, table in enumerate(tables)}
-        self._steps = {}  # RankSteps that are free to use again, by the names of their tables
         self._hot = {table.name: np.empty(0, np.int64) for table in tables}
         self._balanced = {table.name: table for table in tables
                           if table.placement in ("auto", "hybrid") and not table.rows_max}
@@ -80,7 +67,8 @@ class RankedTables:
         self._hot_steps, self._steps_left = hot_steps, hot_steps if self._balanced else 0
         self._is_balance_due = False
         self._calls = 0  # calls of forward so far
-        self._open = weakref.WeakSet()  # _Work of steps whose backward has not been called yet
+        self._open = weakref.WeakSet()  # Work of steps whose backward has not been called yet
+        self._received = None  # Work whose sums of gradients lie in memory of the exchange
 
     @property
     def is_shared(self):
@@ -107,12 +95,16 @@ class RankedTables:
         is at another call than the others."""
         self._exchange.check(kind, self._exchange.meet(kind))
 
-    def _decide(self, batches):
+    def _decide(self, work):
         """Decides the placement of "auto" tables in their first step. A table that becomes
         localized and has rows already, from a checkpoint, is moved to its holder."""
         self._meet(MEETING)
-        loads = {batch.table.name: batch.keys.numel() * batch.table.dim for batch in batches
-                 if batch.table.name in self._undecided}
+        loads = dict.fromkeys((table.name for table in work.call.tables
+                               if table.name in self._undecided), 0)
+        for i, count in zip(work.call.feature_tables, work.keys.key_counts()):
+            table = work.call.tables[i]
+            if table.name in loads:
+                loads[table.name] += count * table.dim
         gathered = self._exchange.gather(loads)
         localized = self._follow_plan({name: sum(part.get(name, 0) for part in gathered)
                                        for name in loads})
@@ -166,13 +158,12 @@ class RankedTables:
         if self.rank != holder:
             shard.erase_rows(rows["keys"])
 
-    def _new_step(self, names):
-        free = self._steps.setdefault(names, [])
-        if free:
-            return free.pop()
+    def _new_step(self, call):
+        if call.free_steps:
+            return call.free_steps.pop()
         return _engine.RankStep.make(self.rank, self.rank_count,
-                                     [self._tables[name] for name in names],
-                                     [self._ids[name] for name in names])
+                                     [self._tables[table.name] for table in call.tables],
+                                     call.features)
 
     def refuse(self, is_training):
         """Tells the other ranks that this rank cannot begin the step."""
@@ -183,73 +174,94 @@ class RankedTables:
         self._calls += 1
         self._exchange.begin(self._calls, is_training)
 
-    def forward(self, batches, training: bool = True):
-        """Returns the outputs, [rows, dim] for each batch, which are views of one buffer, and the
-        _Work for `backward` (None without training)."""
-        self._begin_call(training)
-        names = tuple(batch.table.name for batch in batches)
-        if not self._undecided.isdisjoint(names):
-            self._decide(batches)
-        if training and self._is_balance_due:
+    def forward(self, work, is_training=True):
+        """Returns the blocks of the outputs."""
+        self._begin_call(is_training)
+        call, exchange = work.call, self._exchange
+        if not self._undecided.isdisjoint(table.name for table in call.tables):
+            self._decide(work)
+        if is_training and self._is_balance_due:
             self._balance_between_steps()
-        exchange, sizes = self._exchange, [batch.rows * batch.table.dim for batch in batches]
         with exchange.telling():
-            step = self._new_step(names)
-            step.begin([batch.arguments() for batch in batches], training)
-            if training and self._steps_left:
-                self._count(names, step)
-            buffer = torch.empty(sum(sizes), dtype=torch.float32, device="cpu")
+            step = self._new_step(call)
+            step.begin(work.keys.arguments(), is_training)
+            if is_training and self._steps_left:
+                self._count(call, step)
+            blocks = work.new_blocks()
             step.write_messages(exchange.room(KEYS, self._sizes(step)[0]))
         messages = exchange.swap(KEYS)
-        views = buffer.split(sizes)
-        outputs = [view.data_ptr() for view in views]
+        places = work.places(blocks)
         with exchange.telling():
             step.read_messages(*messages)
-            step.look_up(exchange.room(ROWS, self._sizes(step)[1]), outputs)
+            step.look_up(exchange.room(ROWS, self._sizes(step)[1]), places)
         rows = exchange.swap(ROWS)
         with exchange.telling():
-            step.pool(*rows, outputs)
-        if training:
-            work = _Work([batch.table for batch in batches], step, self._calls)
+            step.pool(*rows, places)
+        if is_training:
+            work.step, work.call_number = step, self._calls
             self._open.add(work)
         else:
-            work = None
-            self._steps[names].append(step)
-        return [view.view(-1, batch.table.dim) for view, batch in zip(views, batches)], work
+            call.free_steps.append(step)
+        return blocks
 
     def _sizes(self, step):
         """The sizes of the pieces to and from each rank, one list for each kind of piece; see
         PieceSizes in src/train_cpu/rank_part.h."""
         return list(zip(*(step.sizes(rank) for rank in range(self.rank_count))))
 
-    def evaluate(self, batches):
-        return self.forward(batches, training=False)[0]
+    def evaluate(self, work):
+        return self.forward(work, is_training=False)
 
-    def backward(self, work, gradients, scale: float) -> bool:
+    def take_gradients(self, work, gradients, scale):
+        """Takes the gradients of the blocks, and exchanges their sums with the other ranks."""
         step, exchange, scale = work.step, self._exchange, scale / self.rank_count
         self._open.discard(work)
-        exchange.begin(work.call, True)
+        if self._received is not None:  # the memory of its sums is needed
+            self._add(self._received)
+        exchange.begin(work.call_number, True)
         exchange.settle(GRADIENTS)
         with exchange.telling():
-            rates = [learning_rate(table) for table in work.tables]
-            factors = zlib.crc32(struct.pack(f"{len(rates) + 1}d", *rates, scale))
-            gradients = [
-                None if gradient is None else plain(gradient.to(torch.float32))
-                for gradient in gradients]
-            step.sum_gradients(
-                [0 if gradient is None else gradient.data_ptr() for gradient in gradients],
-                [0 if gradient is None else gradient.numel() for gradient in gradients], scale,
-                exchange.room(GRADIENTS, self._sizes(step)[3]))
-        sums = exchange.swap(GRADIENTS, factors)
-        with exchange.telling():
-            applied = step.update(*sums, rates, scale)
-        self._steps[tuple(table.name for table in work.tables)].append(step)
-        return applied
+            work.rates = learning_rates(work.call.tables)
+            factors = zlib.crc32(struct.pack(f"{len(work.rates) + 1}d", *work.rates, scale))
+            work.take_gradients(gradients)
+            step.sum_gradients(work.gradients, scale,
+                               exchange.room(GRADIENTS, self._sizes(step)[3]))
+        work.sums = exchange.swap(GRADIENTS, factors)
+        self._received = work
 
-    def _count(self, names, step):
-        for i, name in enumerate(names):
-            if name in self._counted:
-                self._counted[name].append(step.keys(i))
+    def _add(self, work):
+        """Adds the gradients to the sums of the tables, the first time it is called. Returns
+        whether that is allowed."""
+        if work is self._received:
+            self._received = None
+            with self._exchange.telling():
+                work.is_allowed = work.step.update(*work.sums, [], 1.0)
+        return work.is_allowed
+
+    def update(self, works, scale):
+        """As in LocalTables."""
+        scale /= self.rank_count
+        if len(works) == 1:
+            self._received = None
+            with self._exchange.telling():
+                is_updated = works[0].step.update(*works[0].sums, works[0].rates, scale)
+        else:
+            is_updated = update_together(
+                self._tables, works, scale, self._add,
+                lambda flags: all(flag for (flag,) in self._exchange.gather(flags)))
+        for work in works:
+            work.call.free_steps.append(work.step)
+        return is_updated
+
+    def drop(self):
+        """Forgets the gradients of a backward pass that failed."""
+        self._received = None
+        _engine.drop_sums(list(self._tables.values()))
+
+    def _count(self, call, step):
+        for i, table in enumerate(call.tables):
+            if table.name in self._counted:
+                self._counted[table.name].append(step.keys(i))
 
     def finish_step(self):
         if self._steps_left:

@@ -60,14 +60,32 @@ class Uniform:
 
 
 @dataclasses.dataclass
+class Feature:
+    """A name under which keys are looked up in a table.
+
+    pooling   how the rows of a bag of keys become one: "sum", "mean"; "none": a row for each key;
+              None: as the table says
+    """
+
+    name: str
+    pooling: str | None = None
+
+    def __post_init__(self):
+        if not isinstance(self.name, str) or not self.name:
+            raise ValueError(f"a feature's name must be a text, not {self.name!r}")
+        if self.pooling is not None:
+            _check_pooling(f"feature {self.name!r}", self.pooling)
+
+
+@dataclasses.dataclass
 class Table:
     """One embedding table. Every 64-bit key is legal; a key gets a row when it first occurs.
 
     name          1 to 120 of the characters a-z A-Z 0-9 _ -, as in serving
     dim           elements of a row, 1 to 4096
     optimizer     `SGD`, `Adagrad` or `Adam`, of this table alone
-    pooling       how the rows of a bag of keys become one: "sum", "mean"; "none": a row for each
-                  key
+    pooling       of features that say nothing else: how the rows of a bag of keys become one,
+                  "sum" or "mean"; "none": a row for each key
     init          initial values; None: uniform in +-1/sqrt(dim)
     placement     which rank of a process group has a row. "distributed": a hash of the key selects
                   the rank. "localized": one rank has the whole table. "replicated": every rank has
@@ -79,6 +97,9 @@ class Table:
     expire_after  a row whose key did not occur in the last `expire_after` steps is erased; 0: never
     rows_max      largest number of rows on each rank; the rows beyond it whose keys have not
                   occurred for the longest time are erased; 0: no limit
+    features      the features that look up this table, `Feature`s or names; None: one with the
+                  name of the table. In a step, the gradients of a key are summed over all of them,
+                  and its row is updated once
     """
 
     name: str
@@ -90,6 +111,7 @@ class Table:
     admit_after: int = 1
     expire_after: int = 0
     rows_max: int = 0
+    features: list[Feature | str] | None = None
 
     def __post_init__(self):
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
@@ -106,15 +128,22 @@ class Table:
                 raise ValueError(f"table {self.name!r}: {argument} must be {least} to {largest}, "
                                  f"not {value}")
             setattr(self, argument, value)
-        if self.pooling not in POOLINGS:
-            raise ValueError(f"table {self.name!r}: pooling must be one of {list(POOLINGS)}, "
-                             f"not {self.pooling!r}")
+        _check_pooling(f"table {self.name!r}", self.pooling)
+        self._read_features()
         if self.placement not in PLACEMENTS:
             raise ValueError(f"table {self.name!r}: placement must be one of {list(PLACEMENTS)}, "
                              f"not {self.placement!r}")
         if self.init is None:
             bound = 1 / math.sqrt(self.dim)
             self.init = Uniform(-bound, bound)
+
+    def _read_features(self):
+        given = [self.name] if self.features is None else self.features
+        if isinstance(given, (str, Feature)) or not given:
+            raise ValueError(f"table {self.name!r}: features must be a list of features or names, "
+                             f"not {given!r}")
+        features = [each if isinstance(each, Feature) else Feature(each) for each in given]
+        self.features = [Feature(each.name, each.pooling or self.pooling) for each in features]
 
     def make_shard(self):
         optimizer = self.optimizer
@@ -129,9 +158,16 @@ class Table:
             "rows_max": self.rows_max})
 
 
-def learning_rate(table):
-    """Of the table's next update."""
-    rate = table.optimizer.lr
-    if not math.isfinite(rate):
-        raise ValueError(f"table {table.name!r}: the learning rate is {rate}")
-    return rate
+def _check_pooling(what, pooling):
+    if pooling not in POOLINGS:
+        raise ValueError(f"{what}: pooling must be one of {list(POOLINGS)}, not {pooling!r}")
+
+
+def learning_rates(tables):
+    """Those of the tables' next update."""
+    rates = [table.optimizer.lr for table in tables]
+    if not math.isfinite(sum(rates)):
+        for table, rate in zip(tables, rates):
+            if not math.isfinite(rate):
+                raise ValueError(f"table {table.name!r}: the learning rate is {rate}")
+    return rates

@@ -12,13 +12,13 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "train/embedding_shard.h"
-#include "train/table_calls.h"
 
 namespace hps {
 
@@ -29,6 +29,20 @@ struct EmbeddingShardFactory {
 
 inline std::string EmbeddingShardName(const ::testing::TestParamInfo<EmbeddingShardFactory>& info) {
   return info.param.name;
+}
+
+// A step with one feature, whose output and gradients, [output rows, dim], are in one piece.
+inline absl::Status ForwardOne(EmbeddingShard& shard, const BagBatch& batch, StepIndex* step,
+                               std::span<float> out) {
+  const size_t dim = shard.options().dim;
+  const OutputPiece piece{out.size() / dim, out.data(), dim};
+  return shard.Forward({&batch, 1}, step, {&piece, 1});
+}
+inline absl::Status BackwardOne(EmbeddingShard& shard, StepIndex& step,
+                                std::span<const float> gradients, const UpdateFactors& factors) {
+  const size_t dim = shard.options().dim;
+  const GradientPiece piece{gradients.size() / dim, gradients.data(), dim};
+  return shard.Backward(step, {&piece, 1}, factors);
 }
 
 class EmbeddingShardContract : public ::testing::TestWithParam<EmbeddingShardFactory> {
@@ -57,7 +71,7 @@ class EmbeddingShardContract : public ::testing::TestWithParam<EmbeddingShardFac
 
   static Floats Forward(EmbeddingShard& shard, const BagBatch& batch, StepIndex* step) {
     Floats out(batch.output_rows() * shard.options().dim, -77);
-    const absl::Status status = shard.Forward(batch, step, out);
+    const absl::Status status = ForwardOne(shard, batch, step, out);
     EXPECT_TRUE(status.ok()) << status;
     return out;
   }
@@ -70,8 +84,7 @@ class EmbeddingShardContract : public ::testing::TestWithParam<EmbeddingShardFac
     const auto step = shard.NewStep();
     Forward(shard, {.keys = keys}, step.get());
     const Floats gradients(keys.size() * shard.options().dim, gradient);
-    const absl::Status status =
-        shard.Backward(*step, {.gradients = gradients, .learning_rate = rate});
+    const absl::Status status = BackwardOne(shard, *step, gradients, {.learning_rate = rate});
     EXPECT_TRUE(status.ok()) << status;
   }
 
@@ -143,8 +156,7 @@ TEST_P(EmbeddingShardContract, SumsTheGradientsOfDuplicates) {
   const auto step = shard->NewStep();
   Forward(*shard, {.keys = keys}, step.get());
   const Floats gradients = {1, 2, 10, 20, 100, 200, 1000, 2000};
-  ASSERT_TRUE(
-      shard->Backward(*step, {.gradients = gradients, .learning_rate = 0.5F, .scale = 2}).ok());
+  ASSERT_TRUE(BackwardOne(*shard, *step, gradients, {.learning_rate = 0.5F, .scale = 2}).ok());
   const Floats nine = Initial(*shard, 9);
   const Floats eight = Initial(*shard, 8);
   EXPECT_EQ(Evaluate(*shard, {9, 8}),
@@ -160,7 +172,7 @@ TEST_P(EmbeddingShardContract, GradientsOfPooledOutputsReachTheirKeys) {
   const auto change = [&](const BagBatch& batch) {
     const Floats before = Evaluate(*shard, {1, 2, 3});
     Forward(*shard, batch, step.get());
-    EXPECT_TRUE(shard->Backward(*step, {.gradients = gradients, .learning_rate = 1}).ok());
+    EXPECT_TRUE(BackwardOne(*shard, *step, gradients, {.learning_rate = 1}).ok());
     Floats after = Evaluate(*shard, {1, 2, 3});
     for (size_t i = 0; i < 3; ++i) after[i] = before[i] - after[i];
     return after;
@@ -172,6 +184,55 @@ TEST_P(EmbeddingShardContract, GradientsOfPooledOutputsReachTheirKeys) {
             (Floats{6, 2, 4}));
   const Floats weights = {0, 0.5F, 2, -1};
   EXPECT_EQ(change({.keys = keys, .offsets = offsets, .weights = weights}), (Floats{16, 2, -8}));
+}
+
+// Features of one table: pooled apart, in memory with gaps, and each row updated once.
+TEST_P(EmbeddingShardContract, FeaturesShareRowsAndMakeOneUpdate) {
+  for (const uint32_t dim : {1U, 8U, 33U}) {
+    ShardOptions options = Options(dim, OptimizerKind::kAdagrad);
+    const auto shard = Make(options);
+    const auto alone = Make(options);
+    const auto step = shard->NewStep();
+    const Keys item = {7, 8};
+    const Keys history = {9, 7, 7, 8};
+    const std::vector<int64_t> offsets = {5, 8, 9};  // part of a longer array
+    const std::vector<BagBatch> features = {
+        {.keys = item},
+        {.keys = history, .offsets = offsets, .pooling = Pooling::kMean},
+        {.keys = item, .pooling = Pooling::kNone}};
+    const size_t stride = 2 * size_t{dim} + 3;
+    Floats out(2 * stride, -77);
+    Floats none(2 * dim);
+    const std::vector<OutputPiece> pieces = {{2, out.data(), stride},
+                                             {1, out.data() + dim, stride},
+                                             {1, out.data() + dim + stride, stride},
+                                             {2, none.data(), dim}};
+    ASSERT_TRUE(shard->Forward(features, step.get(), pieces).ok());
+    const Floats seven = Initial(*shard, 7);
+    const Floats eight = Initial(*shard, 8);
+    const Floats nine = Initial(*shard, 9);
+    for (size_t i = 0; i < dim; ++i) {
+      EXPECT_EQ(out[i], seven[i]);
+      EXPECT_EQ(out[dim + i], (nine[i] + seven[i] + seven[i]) / 3);
+      EXPECT_EQ(out[stride + dim + i], eight[i]);
+      EXPECT_EQ(none[dim + i], eight[i]);
+    }
+    EXPECT_EQ(out[2 * size_t{dim}], -77);
+    // The third feature has no gradient. Powers of two: sums are exact.
+    const Floats gradients(2 * stride, 3);
+    const std::vector<GradientPiece> given = {
+        {2, gradients.data(), stride}, {2, gradients.data() + dim, stride}, {2, nullptr, 0}};
+    ASSERT_TRUE(shard->Backward(*step, given, {.learning_rate = 0.5F}).ok());
+    const auto one = alone->NewStep();
+    const Keys keys = {7, 8, 9};
+    Forward(*alone, {.keys = keys}, one.get());
+    Floats sums;
+    for (const float sum : {3 + 2 * (3 * (1.0F / 3)), 6.0F, 3 * (1.0F / 3)})
+      sums.insert(sums.end(), dim, sum);
+    ASSERT_TRUE(BackwardOne(*alone, *one, sums, {.learning_rate = 0.5F}).ok());
+    EXPECT_EQ(shard->ReadRows(true)->values, alone->ReadRows(true)->values);
+    EXPECT_EQ(shard->ReadRows(true)->update_counts, (std::vector<uint32_t>{1, 1, 1}));
+  }
 }
 
 // Each optimizer against its formula in float64, with gradients that change, and with a row that
@@ -197,7 +258,7 @@ TEST_P(EmbeddingShardContract, OptimizersFollowTheirFormulas) {
             static_cast<float>(std::sin(static_cast<double>(s) + static_cast<double>(i)));
       const auto step = shard->NewStep();
       Forward(*shard, {.keys = keys}, step.get());
-      ASSERT_TRUE(shard->Backward(*step, {.gradients = gradients, .learning_rate = kRate}).ok());
+      ASSERT_TRUE(BackwardOne(*shard, *step, gradients, {.learning_rate = kRate}).ok());
       if (s % 3 != 0) continue;
       ++updates;
       const double first = 1 - std::pow(double{options.optimizer.beta1}, updates);
@@ -219,54 +280,6 @@ TEST_P(EmbeddingShardContract, OptimizersFollowTheirFormulas) {
     const Floats row = Evaluate(*shard, {3});
     for (size_t i = 0; i < kDim; ++i) EXPECT_NEAR(row[i], w[i], 1e-5) << static_cast<int>(kind);
   }
-}
-
-TEST_P(EmbeddingShardContract, AStepWithNanOrInfinityChangesNoRowOfAnyTable) {
-  const auto narrow = Make(Options(2));
-  const auto wide = Make(Options(33, OptimizerKind::kAdam));
-  const Keys keys = {1, 2};
-  for (const float special :
-       {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
-    const auto narrow_step = narrow->NewStep();
-    const auto wide_step = wide->NewStep();
-    Floats narrow_out(4);
-    Floats wide_out(66);
-    ASSERT_TRUE(ForwardTables(std::vector<TableForward>{
-                                  {narrow.get(), {.keys = keys}, narrow_step.get(), narrow_out},
-                                  {wide.get(), {.keys = keys}, wide_step.get(), wide_out}})
-                    .ok());
-    const Floats good(4, 1);
-    Floats bad(66, 1);
-    bad[65] = special;
-    const auto applied = BackwardTables(std::vector<TableBackward>{
-        {narrow.get(), narrow_step.get(), {.gradients = good, .learning_rate = 1}},
-        {wide.get(), wide_step.get(), {.gradients = bad, .learning_rate = 1}}});
-    ASSERT_TRUE(applied.ok());
-    EXPECT_FALSE(*applied);
-    EXPECT_EQ(Evaluate(*narrow, keys), narrow_out);
-    EXPECT_EQ(Evaluate(*wide, keys), wide_out);
-  }
-}
-
-// Every gradient is finite; their sum is not, or its square is not, or a weight makes it so.
-TEST_P(EmbeddingShardContract, AStepWhoseSumsOverflowChangesNoRow) {
-  const auto shard = Make(Options(2, OptimizerKind::kAdagrad));
-  const auto step = shard->NewStep();
-  const Keys keys = {1, 1, 1, 1};
-  const std::vector<int64_t> offsets = {0, 2, 4};
-  const Floats weights = {1e30F, 1, 1, 1};
-  const auto is_updated = [&](const BagBatch& batch, float gradient) {
-    Forward(*shard, batch, step.get());
-    const Floats gradients(batch.output_rows() * 2, gradient);
-    return *BackwardTables(std::vector<TableBackward>{
-        {shard.get(), step.get(), {.gradients = gradients, .learning_rate = 1}}});
-  };
-  EXPECT_TRUE(is_updated({.keys = keys}, 1));
-  const Floats before = Evaluate(*shard, {1});
-  EXPECT_FALSE(is_updated({.keys = keys}, 2e38F));
-  EXPECT_FALSE(is_updated({.keys = keys}, 1e25F));
-  EXPECT_FALSE(is_updated({.keys = keys, .offsets = offsets, .weights = weights}, 1));
-  EXPECT_EQ(Evaluate(*shard, {1}), before);
 }
 
 // A row that the last checkpoint does not have leaves nothing behind when it is erased.
@@ -380,7 +393,7 @@ TEST_P(EmbeddingShardContract, ARowErasedWithinAStepIsNotUpdated) {
   ASSERT_TRUE(shard->EraseRows(Keys{1}).ok());
   Train(*shard, {3}, 0);  // may take the place of row 1
   const Floats gradients(4, 1);
-  ASSERT_TRUE(shard->Backward(*step, {.gradients = gradients, .learning_rate = 1}).ok());
+  ASSERT_TRUE(BackwardOne(*shard, *step, gradients, {.learning_rate = 1}).ok());
   EXPECT_EQ(Evaluate(*shard, {3}), Initial(*shard, 3));
   EXPECT_EQ(Evaluate(*shard, {2}), Plus(Initial(*shard, 2), -1));
   EXPECT_EQ(Evaluate(*shard, {1}), Floats(2, 0));
@@ -489,7 +502,7 @@ TEST_P(EmbeddingShardContract, EqualStepsGiveEqualBits) {
       for (size_t i = 0; i < gradients.size(); ++i)
         gradients[i] = 1.0F / static_cast<float>(i % 1013 + 1);
       Forward(*shard, {.keys = keys}, step.get());
-      ASSERT_TRUE(shard->Backward(*step, {.gradients = gradients, .learning_rate = 0.01F}).ok());
+      ASSERT_TRUE(BackwardOne(*shard, *step, gradients, {.learning_rate = 0.01F}).ok());
     }
     result = *shard->ReadRows(true);
   }
@@ -500,12 +513,12 @@ TEST_P(EmbeddingShardContract, EmptyBatchesAndBagsAreLegal) {
   const auto shard = Make(Options(4));
   const auto step = shard->NewStep();
   EXPECT_TRUE(Forward(*shard, {}, step.get()).empty());
-  EXPECT_TRUE(shard->Backward(*step, {}).ok());
+  EXPECT_TRUE(BackwardOne(*shard, *step, {}, {}).ok());
   const std::vector<int64_t> offsets = {0, 0, 0};
   EXPECT_EQ(Forward(*shard, {.offsets = offsets, .pooling = Pooling::kMean}, step.get()),
             Floats(8, 0));
   const Floats gradients(8, 1);
-  EXPECT_TRUE(shard->Backward(*step, {.gradients = gradients}).ok());
+  EXPECT_TRUE(BackwardOne(*shard, *step, gradients, {}).ok());
 }
 
 TEST_P(EmbeddingShardContract, RefusesSizesThatDoNotFit) {
@@ -514,7 +527,7 @@ TEST_P(EmbeddingShardContract, RefusesSizesThatDoNotFit) {
   const Keys keys = {1, 2};
   const auto refuses = [&](const BagBatch& batch, size_t out_size) {
     Floats out(out_size);
-    return shard->Forward(batch, step.get(), out).code() == absl::StatusCode::kInvalidArgument;
+    return ForwardOne(*shard, batch, step.get(), out).code() == absl::StatusCode::kInvalidArgument;
   };
   const Floats weights = {1, 2};
   const std::vector<int64_t> descending = {0, 2, 1, 2};
@@ -527,14 +540,17 @@ TEST_P(EmbeddingShardContract, RefusesSizesThatDoNotFit) {
   EXPECT_TRUE(refuses({.keys = keys, .offsets = late}, 4));
   EXPECT_TRUE(refuses({.keys = keys, .offsets = short_of_keys}, 4));
   EXPECT_TRUE(refuses({.keys = keys, .offsets = short_of_keys, .pooling = Pooling::kNone}, 8));
-  EXPECT_EQ(shard->Backward(*step, {}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(BackwardOne(*shard, *step, {}, {}).code(), absl::StatusCode::kInvalidArgument);
   Forward(*shard, {.keys = keys}, step.get());
-  EXPECT_EQ(shard->Backward(*step, {.gradients = weights}).code(),
+  EXPECT_EQ(BackwardOne(*shard, *step, weights, {}).code(), absl::StatusCode::kInvalidArgument);
+  const BagBatch two{.keys = keys};
+  const OutputPiece room{3, nullptr, 4};
+  EXPECT_EQ(shard->Forward({&two, 1}, step.get(), {&room, 1}).code(),
             absl::StatusCode::kInvalidArgument);
-  const OutputPiece room{3, nullptr};
-  EXPECT_EQ(shard->ForwardPieces({.keys = keys}, step.get(), {&room, 1}).code(),
+  // Room for as many rows as both features have, but not for those of each.
+  EXPECT_EQ(shard->Forward({{two, two}}, step.get(), {{{3}, {1}}}).code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(shard->Backward(*step, {.gradients = std::span(weights).first(1)}).code(),
+  EXPECT_EQ(BackwardOne(*shard, *step, std::span(weights).first(1), {}).code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(shard->WriteRows({.keys = keys, .values = {1, 2, 3}}).ok());
   EXPECT_FALSE(GetParam().make({}).ok());

@@ -1,0 +1,210 @@
+"""The keys of a batch, those of all features in one tensor."""
+
+import functools
+
+import torch
+
+# Integers that every int64 holds.
+_NARROW = (torch.int8, torch.int16, torch.int32, torch.uint8, torch.uint16, torch.uint32)
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The values in memory as the engine reads it: without gaps, and not as their negatives."""
+    return tensor.contiguous().resolve_neg().detach()
+
+
+def _read(value, dtype, what, part: str) -> torch.Tensor:
+    """`value` as a plain tensor of the CPU. Raises TypeError or ValueError, which begins with
+    `what()`."""
+    tensor = value if isinstance(value, torch.Tensor) else torch.as_tensor(value, device="cpu")
+    if not tensor.is_cpu:
+        raise ValueError(f"{what()}: {part} are on {tensor.device}, but the tables are on the CPU; "
+                         f"pass {part}.cpu()")
+    if dtype == torch.int64 and tensor.dtype in _NARROW:
+        tensor = tensor.to(torch.int64)
+    if dtype == torch.int64 and tensor.dtype == torch.uint64:
+        tensor = tensor.view(torch.int64)
+    if tensor.dtype != dtype:
+        raise TypeError(f"{what()}: {part} must be {dtype}, not {tensor.dtype}")
+    return plain(tensor)
+
+
+class Keys:
+    """The keys of all features of a batch in one tensor: the bags of the first feature, one for
+    each sample, then those of the second, and so on. This is the layout of TorchRec's
+    KeyedJaggedTensor, and the fastest input of an `EmbeddingCollection`.
+
+    features  the names of the features
+    values    integers [n]. Values of int64 on the CPU are not copied
+    offsets   integers [features * batch + 1]: bag b of feature f has the keys from
+              offsets[f * batch + b] to offsets[f * batch + b + 1]; None: every key is a bag
+    weights   float32 [n]: factors of the rows, for features with the pooling "sum"; None: 1
+
+    Raises TypeError or ValueError for tensors of a wrong type, device or size. Offsets that do not
+    ascend are found when the keys are looked up.
+    """
+
+    # _bag_counts: of each feature, or one number for all of them.
+    __slots__ = ("_bag_counts", "_is_weighted", "_widths", "features", "offsets", "values",
+                 "weights")
+
+    def __init__(self, features, values, offsets=None, weights=None, *, _bag_counts=None):
+        self.features = tuple(features)
+        if len(set(self.features)) != len(self.features) or not self.features:
+            raise ValueError(f"keys: features must be one or more different names, not "
+                             f"{list(self.features)}")
+        self.values = _read(values, torch.int64, self._what, "keys")
+        if self.values.dim() != 1:
+            raise ValueError(f"{self._what()}: values must be [n], not {list(self.values.shape)}")
+        self.offsets = None if offsets is None else _read(offsets, torch.int64, self._what,
+                                                          "offsets")
+        bags = self.values.numel() if offsets is None else self.offsets.numel() - 1
+        if offsets is not None and (self.offsets.dim() != 1 or bags < 0):
+            raise ValueError(f"{self._what()}: offsets must be [features * batch + 1], not "
+                             f"{list(self.offsets.shape)}")
+        batch, rest = divmod(bags, len(self.features))
+        if rest and _bag_counts is None:
+            raise ValueError(f"{self._what()}: {bags} {'keys' if offsets is None else 'bags'} are "
+                             f"not as many for each of {len(self.features)} features")
+        self.weights = None if weights is None else _read(weights, torch.float32, self._what,
+                                                          "weights")
+        if weights is not None and self.weights.shape != self.values.shape:
+            raise ValueError(f"{self._what()}: {self.weights.numel()} weights for "
+                             f"{self.values.numel()} keys")
+        self._bag_counts = _bag_counts or [batch]
+        self._is_weighted = []  # of each feature; empty: all, if there are weights
+        self._widths = None  # of each feature: the length of all its bags; None: not known
+
+    def _what(self):
+        return f"keys of the features {list(self.features)}"
+
+    @classmethod
+    def from_dict(cls, inputs):
+        """From {feature: keys}, where keys are [batch], one for each sample; [batch, k], a bag of k
+        keys in each line; (keys [n], offsets [batch + 1]), ragged bags; (keys, offsets or None,
+        weights [n]), weighted ones."""
+        return pack(inputs, lambda name: f"feature {name!r}")
+
+    @classmethod
+    def from_kjt(cls, jagged):
+        """From a torchrec KeyedJaggedTensor."""
+        counts = list(jagged.stride_per_key()) if jagged.variable_stride_per_key() else None
+        return cls(jagged.keys(), jagged.values(), jagged.offsets(), jagged.weights_or_none(),
+                   _bag_counts=counts)
+
+    @classmethod
+    def from_nested(cls, inputs):
+        """From {feature: tensor [batch, j]} of torch.nested with the layout torch.jagged."""
+        parts = {}
+        for name, nested in inputs.items():
+            if not nested.is_nested or nested.layout != torch.jagged or nested.dim() != 2:
+                raise TypeError(f"feature {name!r}: expected a nested tensor [batch, j] with the "
+                                "layout torch.jagged")
+            if nested.lengths() is not None:
+                raise ValueError(f"feature {name!r}: the nested tensor has gaps between its bags; "
+                                 "pass tensor.contiguous()")
+            parts[name] = (nested.values(), nested.offsets())
+        return cls.from_dict(parts)
+
+    def bag_counts(self):
+        """The number of bags of each feature."""
+        counts = self._bag_counts
+        return counts * len(self.features) if len(counts) == 1 else counts
+
+    def key_counts(self):
+        """The number of keys of each feature."""
+        if self.offsets is None:
+            return self.bag_counts()
+        ends = [0]
+        for count in self.bag_counts():
+            ends.append(ends[-1] + count)
+        found = self.offsets[ends].tolist()
+        return [end - begin for begin, end in zip(found, found[1:])]
+
+    def arguments(self):
+        """What the engine reads, by address; this object keeps the memory alive."""
+        return (_array(self.values), _array(self.offsets), _array(self.weights), self._bag_counts,
+                self._is_weighted)
+
+    def __repr__(self):
+        return f"Keys(features={list(self.features)}, {self.values.numel()} keys)"
+
+
+def _array(tensor):
+    return (0, 0) if tensor is None else (tensor.data_ptr(), tensor.numel())
+
+
+def pack(inputs, describe):
+    """Keys from a dict, see Keys.from_dict. `describe(name)` begins the messages of errors."""
+    if not inputs:
+        raise ValueError("keys: no feature is given")
+    if all(type(value) is torch.Tensor and value.dtype is torch.int64 and value.dim() == 1
+           and value.is_cpu for value in inputs.values()):  # the usual case, in less time
+        tensors = list(inputs.values())
+        keys = Keys.__new__(Keys)
+        keys.features, keys._is_weighted, keys._widths = tuple(inputs), [], None
+        keys.values = plain(torch.cat(tensors) if len(tensors) > 1 else tensors[0])
+        keys._bag_counts = _short([tensor.numel() for tensor in tensors])
+        keys.offsets = keys.weights = None
+        return keys
+    parts = [_part(value, functools.partial(describe, name)) for name, value in inputs.items()]
+    values = [part[0] for part in parts]
+    keys = Keys.__new__(Keys)
+    keys.features = tuple(inputs)
+    keys.values = torch.cat(values) if len(values) > 1 else values[0]
+    keys._bag_counts = _short([part[3] for part in parts])
+    widths = [part[4] for part in parts]
+    keys._widths = widths if any(width is not None for width in widths) else None
+    keys.offsets = keys.weights = None
+    if any(part[1] is not None for part in parts):
+        keys.offsets = _joined_offsets(parts)
+    weighted = [part[2] is not None for part in parts]
+    keys._is_weighted = [] if all(weighted) else weighted
+    if any(weighted):
+        keys.weights = torch.cat([
+            torch.ones(len(part[0]), device="cpu") if part[2] is None else part[2]
+            for part in parts])
+    return keys
+
+
+def _short(counts):
+    return counts[:1] if counts.count(counts[0]) == len(counts) else counts
+
+
+def _joined_offsets(parts):
+    pieces, first = [torch.zeros(1, dtype=torch.int64, device="cpu")], 0
+    for values, offsets, _, bags, _ in parts:
+        if offsets is None:
+            pieces.append(torch.arange(first + 1, first + bags + 1, device="cpu"))
+        else:
+            pieces.append(offsets[1:] + first)
+        first += values.numel()
+    return torch.cat(pieces)
+
+
+def _part(value, what):
+    """(keys [n], offsets or None, weights or None, number of bags, their length or None)."""
+    pieces = value if isinstance(value, tuple) else (value,)
+    if not 1 <= len(pieces) <= 3:
+        raise TypeError(f"{what()}: give keys, (keys, offsets) or (keys, offsets, weights)")
+    keys = _read(pieces[0], torch.int64, what, "keys")
+    weights = None
+    if len(pieces) == 3 and pieces[2] is not None:
+        weights = _read(pieces[2], torch.float32, what, "weights").view(-1)
+        if weights.numel() != keys.numel():
+            raise ValueError(f"{what()}: {weights.numel()} weights for {keys.numel()} keys")
+    if len(pieces) > 1 and pieces[1] is not None:
+        offsets = _read(pieces[1], torch.int64, what, "offsets")
+        if keys.dim() != 1 or offsets.dim() != 1 or offsets.numel() == 0:
+            raise ValueError(f"{what()}: keys [n] and offsets [batch + 1] expected")
+        if offsets[0] != 0 or offsets[-1] != keys.numel():
+            raise ValueError(f"{what()}: offsets must ascend from 0 to the number of keys, "
+                             f"{keys.numel()}, not from {offsets[0]} to {offsets[-1]}")
+        return keys, offsets, weights, offsets.numel() - 1, None
+    if keys.dim() == 1:
+        return keys, None, weights, keys.numel(), None
+    if keys.dim() != 2:
+        raise ValueError(f"{what()}: keys must be [batch] or [batch, k], not {list(keys.shape)}")
+    batch, k = keys.shape
+    offsets = torch.arange(batch + 1, dtype=torch.int64, device="cpu") * k
+    return keys.view(-1), offsets, weights, batch, k

@@ -1,0 +1,207 @@
+"""What a look-up returns: the rows of every feature."""
+
+import collections.abc
+
+import torch
+
+from hps.train._keys import plain
+from hps.train._table import POOLINGS
+
+_FLOAT_BYTES = 4
+_CPU = torch.device("cpu")
+
+
+class Call:
+    """What a look-up of certain features needs that is the same in each step."""
+
+    def __init__(self, names, features, ids):
+        """`features`: {name: (Feature, Table)}; `ids`: {name: number}, the same on all ranks."""
+        self.names = names
+        self.places = {name: i for i, name in enumerate(names)}
+        chosen = [features[name] for name in names]
+        self.tables = list({table.name: table for _, table in chosen}.values())
+        numbers = {table.name: i for i, table in enumerate(self.tables)}
+        self.features = [(feature.name, ids[feature.name], numbers[table.name],
+                          POOLINGS[feature.pooling]) for feature, table in chosen]
+        self.feature_tables = [numbers[table.name] for _, table in chosen]
+        self.dims = [table.dim for _, table in chosen]
+        self.is_pooled = [feature.pooling != "none" for feature, _ in chosen]
+        self.pooled = [i for i, is_pooled in enumerate(self.is_pooled) if is_pooled]
+        self.width = sum(self.dims[i] for i in self.pooled)  # of all pooled features together
+        self.columns, column = [], 0  # in bytes, of pooled features
+        for dim, is_pooled in zip(self.dims, self.is_pooled):
+            self.columns.append(_FLOAT_BYTES * column)
+            column += dim * is_pooled
+        # The blocks of the usual outputs; see Work.
+        self.blocks = [0 if is_pooled else bool(self.pooled) + i - sum(self.is_pooled[:i])
+                       for i, is_pooled in enumerate(self.is_pooled)]
+        self.free_steps = []  # steps of the engine that no look-up uses
+
+
+class Work:
+    """One look-up, from its forward to its update. `shapes`: of the tensors of its outputs.
+
+    If all pooled features have the same number of bags, as usual, the first block is [batch,
+    columns] and has their outputs side by side. Otherwise each of them has a block of its own, as
+    every feature with the pooling "none" has.
+    """
+
+    def __init__(self, call, keys):
+        self.call, self.keys = call, keys
+        self.step = None
+        self.column_gradients = None  # of the features in the first block
+        self.gradients = None  # places of gradients; see `places`
+        self.kept = None  # the tensors with these gradients
+        if len(keys._bag_counts) == 1 and len(call.pooled) == len(call.names):
+            self.is_joined, self.blocks = True, call.blocks
+            self.shapes = [(keys._bag_counts[0], call.width)]
+            return
+        counts = keys.bag_counts()
+        pooled = [counts[i] for i in call.pooled]
+        self.is_joined = bool(pooled) and pooled.count(pooled[0]) == len(pooled)
+        self.blocks = call.blocks if self.is_joined or not pooled else list(range(len(counts)))
+        self.shapes = [(pooled[0], call.width)] if self.is_joined else []
+        key_counts = keys.key_counts()
+        for i, is_pooled in enumerate(call.is_pooled):
+            if is_pooled and self.is_joined:
+                continue
+            rows = counts[i] if is_pooled else key_counts[i]
+            if rows < 0:
+                raise ValueError(f"feature {call.names[i]!r}: offsets must ascend from 0 to the "
+                                 "number of keys")
+            self.shapes.append((rows, call.dims[i]))
+
+    def new_blocks(self):
+        return [torch.empty(shape, dtype=torch.float32, device=_CPU) for shape in self.shapes]
+
+    def places(self, blocks):
+        """Where the rows of each feature lie: (address, float32 values from one row to the next).
+        One place: that of the first feature; those of the others are side by side."""
+        bases = [(0, 0) if block is None else (block.data_ptr(), block.stride(0))
+                 for block in blocks]
+        if self.is_joined and len(blocks) == 1:
+            return bases
+        found = []
+        for block, column, is_pooled in zip(self.blocks, self.call.columns, self.call.is_pooled):
+            base, stride = bases[block]
+            is_column = is_pooled and self.is_joined and base
+            found.append((base + column if is_column else base, stride))
+        return found
+
+    def take_gradients(self, block_gradients):
+        """Keeps the gradients of the blocks, and those of columns that came by themselves."""
+        blocks = [None if each is None else _rows_of(each) for each in block_gradients]
+        columns = self.column_gradients
+        if columns is not None:
+            columns = [None if each is None else _rows_of(each) for each in columns]
+            if blocks[0] is None and len(blocks) == 1:
+                self.kept = columns
+                self.gradients = [(0, 0) if each is None else (each.data_ptr(), each.stride(0))
+                                  for each in columns]
+                return
+            blocks[0] = self._joined(columns, blocks[0])
+        self.kept = blocks
+        self.gradients = self.places(blocks)
+
+    def _joined(self, columns, block):
+        """The gradients of columns side by side, plus that of the whole block if there is one."""
+        rows = self.shapes[0][0]
+        joined = torch.cat([torch.zeros(rows, self.call.dims[i], device="cpu") if each is None else
+                            each for i, each in zip(self.call.pooled, columns)], 1)
+        return joined if block is None else joined + block
+
+
+def _rows_of(gradient):
+    """The gradient as float32 rows, each without gaps."""
+    if gradient.dtype is torch.float32 and gradient.stride(1) == 1 and not gradient.is_neg():
+        return gradient
+    return plain(gradient.to(torch.float32))
+
+
+class _Columns(torch.autograd.Function):
+    """The outputs of the features in a block. Their gradients go to the look-up where they are:
+    PyTorch's own split would copy all of them into one tensor first."""
+
+    @staticmethod
+    def forward(ctx, block, work, dims):
+        ctx.work = work
+        ctx.set_materialize_grads(False)
+        return block.split(dims, 1)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        ctx.work.column_gradients = gradients
+        return None, None, None
+
+
+class Rows(collections.abc.Mapping):
+    """The output of an `EmbeddingCollection`: rows[feature], `tensor` and `stack()` are views of the
+    same memory. It is a mapping {feature: tensor} in the order of the keys.
+
+    A pooled feature has [batch, dim]; one with the pooling "none" a row for each key, [n, dim], or
+    [batch, k, dim] where its keys were [batch, k].
+
+    No operation may change these tensors in place. Hooks and `retain_grad` of `tensor` see the
+    gradients of `tensor` and `stack()` only, not those of rows[feature].
+    """
+
+    __slots__ = ("_blocks", "_columns", "_work")
+
+    def __init__(self, work, blocks):
+        self._work, self._blocks = work, blocks
+        self._columns = None
+
+    @property
+    def tensor(self):
+        """The outputs of all pooled features side by side, [batch, columns], in the order of the
+        features."""
+        if not self._work.is_joined:
+            call, counts = self._work.call, self._work.keys.bag_counts()
+            found = {call.names[i]: counts[i] for i in call.pooled}
+            raise ValueError(f"pooled features have different numbers of bags, {found}, so that "
+                             "they have no common tensor" if found else
+                             'no feature is pooled, so that there is no common tensor; use '
+                             'rows[feature]')
+        return self._blocks[0]
+
+    def stack(self):
+        """The outputs of all pooled features, [batch, features, dim], in the order of the features.
+        Their tables must have one width."""
+        call, tensor = self._work.call, self.tensor
+        dims = {call.names[i]: call.dims[i] for i in call.pooled}
+        if len(set(dims.values())) != 1:
+            raise ValueError(f"the features have different widths: {dims}")
+        return tensor.view(tensor.shape[0], len(dims), -1 if tensor.numel() else
+                           call.dims[call.pooled[0]])
+
+    def __getitem__(self, name):
+        work = self._work
+        if name not in work.call.places:
+            raise KeyError(f"no feature {name!r} was looked up; there are {list(work.call.names)}")
+        i = work.call.places[name]
+        block = self._blocks[work.blocks[i]]
+        if work.call.is_pooled[i]:
+            return self._column(i) if work.is_joined else block
+        width = None if work.keys._widths is None else work.keys._widths[i]
+        return block if width is None else block.view(work.keys.bag_counts()[i], width, -1 if
+                                                      block.numel() else work.call.dims[i])
+
+    def _column(self, i):
+        pooled, block = self._work.call.pooled, self._blocks[0]
+        if len(pooled) == 1:
+            return block
+        if self._columns is None:
+            dims = [self._work.call.dims[each] for each in pooled]
+            split = _Columns.apply(block, self._work, dims) if block.requires_grad else (
+                block.split(dims, 1))
+            self._columns = dict(zip(pooled, split))
+        return self._columns[i]
+
+    def __iter__(self):
+        return iter(self._work.call.names)
+
+    def __len__(self):
+        return len(self._work.call.names)
+
+    def __repr__(self):
+        return f"Rows({ {name: list(rows.shape) for name, rows in self.items()} })"
