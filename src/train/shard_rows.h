@@ -8,11 +8,11 @@
 
 namespace hps {
 
-// Rows of a table, sorted by key. With state, `values` has [dim elements, then each state of all
-// elements] per row, and the vectors of a row's history are filled; without, dim elements per row.
+// Rows of a table, sorted by key. With state, `values` has [dim elements, then the optimizer's
+// state] per row, and the vectors of a row's history are filled; without, dim elements per row.
 struct ShardRows {
   std::vector<Key> keys;
-  std::vector<float> values;            // [keys, dim] or [keys, dim * (1 + states per element)]
+  std::vector<float> values;            // [keys, dim] or [keys, dim + state_count(dim)]
   std::vector<uint32_t> last_seen;      // [keys], with state: the step that last had the key
   std::vector<uint32_t> update_counts;  // [keys], with state: the row's own updates
   uint32_t step = 0;                    // with state: training steps so far

@@ -38,7 +38,7 @@ HostShard::HostShard(const ShardOptions& options)
     : options_(options),
       kernels_(RowKernelsForMachine()),
       corrections_(options.optimizer),
-      rows_(options.dim * (1 + options.optimizer.states_per_element())),
+      rows_(options.dim + options.optimizer.state_count(options.dim)),
       sum_(options.dim),
       zeros_(options.dim) {}
 
@@ -212,10 +212,8 @@ uint32_t HostShard::InsertRow(Key key) {
   row->changed = change_;
   float* const values = ValuesOf(row);
   InitializeRow(options_.initializer, key, {values, options_.dim});
-  std::fill(values + options_.dim, values + width(),
-            options_.optimizer.kind == OptimizerKind::kAdagrad
-                ? options_.optimizer.initial_accumulator
-                : 0.0F);
+  InitializeState(options_.optimizer, options_.dim,
+                  {values + options_.dim, width() - options_.dim});
   return slot;
 }
 
@@ -228,7 +226,7 @@ void HostShard::EraseRow(uint32_t slot) {
   }
   index_.Erase(row.key, KeyIndex::Hash(row.key));
   rows_.Free(slot);
-  ++erased_count_;
+  ++totals_.erased;
 }
 
 void HostShard::EraseExpired(size_t slot_count) {
@@ -309,10 +307,12 @@ absl::Status HostShard::Backward(StepIndex& step, std::span<const GradientPiece>
   } catch (const std::bad_alloc&) {
     return OutOfMemory("embedding table: no memory for a step");
   }
+  ++totals_.updates;
   kernels_.update({.rows = live_rows_.data(),
                    .sums = host_step.sums(gradients_.data(), options_.dim),
                    .scale = factors.scale,
                    .learning_rate = factors.learning_rate,
+                   .table_updates = totals_.updates,
                    .optimizer = &options_.optimizer,
                    .corrections = &corrections_,
                    .sum = sum_.data()});
@@ -323,7 +323,7 @@ ShardStatistics HostShard::Statistics() const {
   return {.rows = index_.size(),
           .bytes = index_.bytes() + rows_.bytes() + MapBytes(pending_) + MapBytes(erased_),
           .pending = pending_.size(),
-          .erased = erased_count_,
+          .erased = totals_.erased,
           .step = step_};
 }
 

@@ -53,6 +53,11 @@ class HostShard final : public EmbeddingShard {
     uint32_t published = 0;
     uint32_t saved = 0;
   };
+  // Of the table's life so far.
+  struct Totals {
+    uint64_t erased = 0;   // rows
+    uint32_t updates = 0;  // training steps that had gradients
+  };
 
   explicit HostShard(const ShardOptions& options);
 
@@ -108,7 +113,7 @@ class HostShard final : public EmbeddingShard {
   DeltaMark published_;  // what each reader has acknowledged
   DeltaMark saved_;
   uint32_t sweep_ = 0;  // the next slot to look for expiry
-  uint64_t erased_count_ = 0;
+  Totals totals_;
   absl::flat_hash_map<Key, Pending> pending_;
   // Rows that a reader has had, erased since. A row that no reader has had leaves nothing, so that
   // there are at most as many as the readers' last deltas had.

@@ -33,6 +33,9 @@ struct ScalarMachine {
   static Vector Multiply(Vector a, Vector b) { return a * b; }
   static Vector Divide(Vector a, Vector b) { return a / b; }
   static Vector Root(Vector a) { return __builtin_sqrtf(a); }
+  // As the processor does it: of equal values the second, which matters for zeros of both signs.
+  static Vector Least(Vector a, Vector b) { return a < b ? a : b; }
+  static Vector Largest(Vector a, Vector b) { return a > b ? a : b; }
 };
 
 enum Purpose { kRead, kWrite };
@@ -143,6 +146,18 @@ void PoolRows(const PoolRun& run) {
   }
 }
 
+// row -= rate * row
+struct DecayStep {
+  float* row;
+  float rate;
+
+  template <typename M>
+  void Do(size_t at) const {
+    const auto w = M::Load(row + at);
+    M::Store(row + at, M::Subtract(w, M::Multiply(M::All(rate), w)));
+  }
+};
+
 struct SgdStep {
   float* row;
   const float* gradient;
@@ -153,6 +168,41 @@ struct SgdStep {
   void Do(size_t at) const {
     const auto g = M::Multiply(M::Load(gradient + at), M::All(scale));
     M::Store(row + at, M::Subtract(M::Load(row + at), M::Multiply(M::All(rate), g)));
+  }
+};
+
+struct MomentumStep {
+  float* row;
+  float* buffer;
+  const float* gradient;
+  float scale;
+  float rate;
+  float momentum;
+
+  template <typename M>
+  void Do(size_t at) const {
+    const auto g = M::Multiply(M::Load(gradient + at), M::All(scale));
+    const auto b = M::Add(M::Multiply(M::All(momentum), M::Load(buffer + at)), g);
+    M::Store(buffer + at, b);
+    M::Store(row + at, M::Subtract(M::Load(row + at), M::Multiply(M::All(rate), b)));
+  }
+};
+
+struct NesterovStep {
+  float* row;
+  float* buffer;
+  const float* gradient;
+  float scale;
+  float rate;
+  float momentum;
+
+  template <typename M>
+  void Do(size_t at) const {
+    const auto g = M::Multiply(M::Load(gradient + at), M::All(scale));
+    const auto b = M::Add(M::Multiply(M::All(momentum), M::Load(buffer + at)), g);
+    const auto step = M::Add(g, M::Multiply(M::All(momentum), b));
+    M::Store(buffer + at, b);
+    M::Store(row + at, M::Subtract(M::Load(row + at), M::Multiply(M::All(rate), step)));
   }
 };
 
@@ -201,28 +251,69 @@ struct AdamStep {
   }
 };
 
+// The soft threshold of z is z less its part within [-l1, l1]: 0 where |z| <= l1.
+struct FtrlStep {
+  float* row;
+  float* squares;
+  float* linear;
+  const float* gradient;
+  float scale;
+  float inverse_rate;
+  const SparseOptimizer* optimizer;
+
+  template <typename M>
+  void Do(size_t at) const {
+    const auto g = M::Multiply(M::Load(gradient + at), M::All(scale));
+    const auto before = M::Load(squares + at);
+    const auto n = M::Add(before, M::Multiply(g, g));
+    const auto root = M::Root(n);
+    const auto sigma = M::Multiply(M::Subtract(root, M::Root(before)), M::All(inverse_rate));
+    const auto z =
+        M::Add(M::Load(linear + at), M::Subtract(g, M::Multiply(sigma, M::Load(row + at))));
+    const auto within = M::Least(M::Largest(z, M::All(-optimizer->l1)), M::All(optimizer->l1));
+    const auto divisor =
+        M::Add(M::Multiply(M::Add(M::All(optimizer->beta), root), M::All(inverse_rate)),
+               M::All(optimizer->l2));
+    M::Store(squares + at, n);
+    M::Store(linear + at, z);
+    M::Store(row + at, M::Divide(M::Subtract(within, z), divisor));
+  }
+};
+
+// The sum of the squares of gradient * scale. Its order is that of AVX-512 on every machine: 16
+// sums, each of every 16th element, of which the upper half is added to the lower until one is
+// left.
 template <typename Machine>
-void UpdateRow(const UpdateRun& run, RowHeader* header, const float* gradient) {
-  float* const row = ValuesOf(header);
-  const size_t dim = run.sums.dim;
-  const SparseOptimizer& optimizer = *run.optimizer;
-  ++header->updates;
-  switch (optimizer.kind) {
-    case OptimizerKind::kSgd:
-      ForElements<Machine>(dim, SgdStep{row, gradient, run.scale, run.learning_rate});
-      break;
-    case OptimizerKind::kAdagrad:
-      ForElements<Machine>(dim, AdagradStep{row, row + dim, gradient, run.scale, run.learning_rate,
-                                            optimizer.epsilon});
-      break;
-    case OptimizerKind::kAdam: {
-      const BiasCorrection correction = run.corrections->At(header->updates);
-      ForElements<Machine>(
-          dim, AdamStep{row, row + dim, row + 2 * dim, gradient, run.scale,
-                        run.learning_rate * correction.first, correction.second, &optimizer});
-      break;
+float SumOfSquares(const float* gradient, float scale, size_t dim) {
+  constexpr size_t kVectors = kLineFloats / Machine::kLanes;
+  typename Machine::Vector vectors[kVectors];
+  for (auto& vector : vectors) vector = Machine::All(0);
+  size_t at = 0;
+  for (; at + kLineFloats <= dim; at += kLineFloats) {
+    for (size_t i = 0; i < kVectors; ++i) {
+      const auto g = Machine::Multiply(Machine::Load(gradient + at + i * Machine::kLanes),
+                                       Machine::All(scale));
+      vectors[i] = Machine::Add(vectors[i], Machine::Multiply(g, g));
     }
   }
+  float sums[kLineFloats];
+  for (size_t i = 0; i < kVectors; ++i) Machine::Store(sums + i * Machine::kLanes, vectors[i]);
+  for (size_t i = 0; at < dim; ++at, ++i) {
+    const float g = gradient[at] * scale;
+    sums[i] += g * g;
+  }
+  for (size_t half = kLineFloats / 2; half > 0; half /= 2) {
+    for (size_t i = 0; i < half; ++i) sums[i] += sums[i + half];
+  }
+  return sums[0];
+}
+
+// What row-wise AdaGrad multiplies the gradient by, after the accumulator has got the gradient.
+template <typename Machine>
+float RowwiseRate(const UpdateRun& run, float* accumulator, const float* gradient) {
+  const size_t dim = run.sums.dim;
+  *accumulator += SumOfSquares<Machine>(gradient, run.scale, dim) / static_cast<float>(dim);
+  return run.learning_rate / (ScalarMachine::Root(*accumulator) + run.optimizer->epsilon);
 }
 
 inline const float* GradientAt(const GradientSums& sums, size_t i) {
@@ -274,17 +365,21 @@ void SumRows(const SumRun& run) {
   }
 }
 
-template <typename Machine>
-void UpdateRows(const UpdateRun& run) {
+// Calls update(header, values, gradient) for each row, with the sum of its gradients. A template,
+// so that the optimizer is chosen once for all rows.
+template <typename Machine, typename Update>
+void ForRows(const UpdateRun& run, const Update& update) {
   const GradientSums& sums = run.sums;
-  const size_t values = sums.dim * (1 + run.optimizer->states_per_element());
+  const size_t values = sums.dim + run.optimizer->state_count(sums.dim);
+  const float decay = run.learning_rate * run.optimizer->weight_decay;
   GradientPrefetch prefetch(sums);
   for (size_t row = 0; row < sums.row_count; ++row) {
     const size_t ahead = row + kAhead;
     if (ahead < sums.row_count && run.rows[ahead] != nullptr)
       PrefetchValues<kWrite>(ValuesOf(run.rows[ahead]), values);
     prefetch.Before(row);
-    if (run.rows[row] == nullptr) continue;
+    RowHeader* const header = run.rows[row];
+    if (header == nullptr) continue;
     // A single gradient is used where it lies.
     const size_t begin = sums.begins[row];
     const float* gradient = run.sum;
@@ -292,7 +387,71 @@ void UpdateRows(const UpdateRun& run) {
       gradient = GradientAt(sums, begin);
     else
       SumGradients<Machine>(sums, row, run.sum);
-    UpdateRow<Machine>(run, run.rows[row], gradient);
+    ++header->updates;
+    if (decay != 0) ForElements<Machine>(sums.dim, DecayStep{ValuesOf(header), decay});
+    update(header, ValuesOf(header), gradient);
+  }
+}
+
+template <typename Machine>
+void UpdateRowsByAdam(const UpdateRun& run) {
+  const size_t dim = run.sums.dim;
+  const bool is_sparse = run.optimizer->kind == OptimizerKind::kSparseAdam;
+  BiasCorrection correction;
+  if (is_sparse) correction = run.corrections->At(run.table_updates);
+  ForRows<Machine>(run, [&](const RowHeader* header, float* row, const float* gradient) {
+    if (!is_sparse) correction = run.corrections->At(header->updates);
+    ForElements<Machine>(
+        dim, AdamStep{row, row + dim, row + 2 * dim, gradient, run.scale,
+                      run.learning_rate * correction.first, correction.second, run.optimizer});
+  });
+}
+
+template <typename Machine>
+void UpdateRows(const UpdateRun& run) {
+  const size_t dim = run.sums.dim;
+  const SparseOptimizer& optimizer = *run.optimizer;
+  const float scale = run.scale;
+  const float rate = run.learning_rate;
+  // Each changes one row, with its state behind it.
+  const auto for_rows = [&](const auto& update) {
+    ForRows<Machine>(run, [&](const RowHeader* /*header*/, float* row, const float* gradient) {
+      update(row, row + dim, gradient);
+    });
+  };
+  switch (optimizer.kind) {
+    case OptimizerKind::kSgd:
+      return for_rows([&](float* row, float* /*state*/, const float* gradient) {
+        ForElements<Machine>(dim, SgdStep{row, gradient, scale, rate});
+      });
+    case OptimizerKind::kMomentum:
+      return for_rows([&](float* row, float* state, const float* gradient) {
+        ForElements<Machine>(dim,
+                             MomentumStep{row, state, gradient, scale, rate, optimizer.momentum});
+      });
+    case OptimizerKind::kNesterov:
+      return for_rows([&](float* row, float* state, const float* gradient) {
+        ForElements<Machine>(dim,
+                             NesterovStep{row, state, gradient, scale, rate, optimizer.momentum});
+      });
+    case OptimizerKind::kAdagrad:
+      return for_rows([&](float* row, float* state, const float* gradient) {
+        ForElements<Machine>(dim,
+                             AdagradStep{row, state, gradient, scale, rate, optimizer.epsilon});
+      });
+    case OptimizerKind::kRowwiseAdagrad:
+      return for_rows([&](float* row, float* state, const float* gradient) {
+        const float row_rate = RowwiseRate<Machine>(run, state, gradient);
+        ForElements<Machine>(dim, SgdStep{row, gradient, scale, row_rate});
+      });
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kSparseAdam:
+      return UpdateRowsByAdam<Machine>(run);
+    case OptimizerKind::kFtrl:
+      return for_rows([&](float* row, float* state, const float* gradient) {
+        ForElements<Machine>(
+            dim, FtrlStep{row, state, state + dim, gradient, scale, 1 / rate, &optimizer});
+      });
   }
 }
 

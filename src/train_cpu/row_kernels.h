@@ -26,10 +26,10 @@ struct PoolRun {
   size_t out_stride = 0;  // float32 values from one bag to the next
 };
 
-// What Adam divides its averages by, inverted.
+// What Adam's averages are multiplied by.
 struct BiasCorrection {
-  float first = 1;   // 1 / (1 - beta1^t)
-  float second = 1;  // 1 / (1 - beta2^t)
+  float first = 1;   // 1 / (1 - beta1^t); sparse Adam: sqrt(1 - beta2^t) / (1 - beta1^t)
+  float second = 1;  // 1 / (1 - beta2^t); sparse Adam: 1
 };
 
 class BiasCorrections {
@@ -42,6 +42,7 @@ class BiasCorrections {
  private:
   BiasCorrection Compute(uint32_t t) const;
 
+  const OptimizerKind kind_;
   const double beta1_;
   const double beta2_;
   std::vector<BiasCorrection> known_;
@@ -67,6 +68,7 @@ struct UpdateRun {
   GradientSums sums;
   float scale = 1;
   float learning_rate = 0;
+  uint32_t table_updates = 0;  // of the table so far, this one included; more than 0
   const SparseOptimizer* optimizer = nullptr;
   const BiasCorrections* corrections = nullptr;
   float* sum = nullptr;  // [dim], scratch

@@ -35,6 +35,8 @@ struct Avx2Machine {
   static Vector Multiply(Vector a, Vector b) { return _mm256_mul_ps(a, b); }
   static Vector Divide(Vector a, Vector b) { return _mm256_div_ps(a, b); }
   static Vector Root(Vector a) { return _mm256_sqrt_ps(a); }
+  static Vector Least(Vector a, Vector b) { return _mm256_min_ps(a, b); }
+  static Vector Largest(Vector a, Vector b) { return _mm256_max_ps(a, b); }
 };
 
 constexpr RowKernels kKernels = KernelsOf<Avx2Machine>();

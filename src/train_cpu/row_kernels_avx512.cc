@@ -38,6 +38,8 @@ struct Avx512Machine {
   static Vector Multiply(Vector a, Vector b) { return _mm512_mul_ps(a, b); }
   static Vector Divide(Vector a, Vector b) { return _mm512_div_ps(a, b); }
   static Vector Root(Vector a) { return _mm512_sqrt_ps(a); }
+  static Vector Least(Vector a, Vector b) { return _mm512_min_ps(a, b); }
+  static Vector Largest(Vector a, Vector b) { return _mm512_max_ps(a, b); }
 };
 
 constexpr RowKernels kKernels = KernelsOf<Avx512Machine>();

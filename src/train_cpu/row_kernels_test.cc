@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <random>
 #include <vector>
 
+#include "testing/reference_optimizer.h"
 #include "train_cpu/row_arena.h"
 
 namespace hps {
@@ -33,11 +36,10 @@ std::vector<float> RandomFloats(size_t count, uint32_t seed) {
 
 // The sums of gradients, and the values of all rows after an update that has duplicates, scales and
 // a row that is left out.
-std::vector<float> Updated(const RowKernels& kernels, OptimizerKind kind, size_t dim,
+std::vector<float> Updated(const RowKernels& kernels, const SparseOptimizer& optimizer, size_t dim,
                            bool with_scales) {
-  const SparseOptimizer optimizer{.kind = kind, .initial_accumulator = 0.5F};
   const BiasCorrections corrections(optimizer);
-  const size_t width = dim * (1 + optimizer.states_per_element());
+  const size_t width = dim + optimizer.state_count(dim);
   RowArena arena(width);
   std::vector<RowHeader*> rows;
   std::vector<uint32_t> begins = {0};
@@ -68,6 +70,7 @@ std::vector<float> Updated(const RowKernels& kernels, OptimizerKind kind, size_t
                   .sums = sums,
                   .scale = 0.25F,
                   .learning_rate = 0.1F,
+                  .table_updates = 3,
                   .optimizer = &optimizer,
                   .corrections = &corrections,
                   .sum = sum.data()});
@@ -98,23 +101,84 @@ std::vector<float> Pooled(const RowKernels& kernels, size_t dim, bool is_mean, b
   return out;
 }
 
+// A row of zeros and a state of zeros after one update at the rate 1.
+std::vector<float> RowOfZerosUpdated(const RowKernels& kernels, const SparseOptimizer& optimizer,
+                                     const std::vector<float>& gradient) {
+  const size_t width = gradient.size() + optimizer.state_count(gradient.size());
+  const BiasCorrections corrections(optimizer);
+  RowArena arena(width);
+  RowHeader* const row = arena.at(arena.Take());
+  std::fill_n(ValuesOf(row), width, 0.0F);
+  const uint32_t begins[] = {0, 1};
+  const uint32_t gradient_rows[] = {0};
+  const float* const output = gradient.data();
+  kernels.update({.rows = &row,
+                  .sums = {.begins = begins,
+                           .gradient_rows = gradient_rows,
+                           .row_count = 1,
+                           .dim = gradient.size(),
+                           .gradients = &output},
+                  .learning_rate = 1,
+                  .table_updates = 1,
+                  .optimizer = &optimizer,
+                  .corrections = &corrections});
+  return {ValuesOf(row), ValuesOf(row) + width};
+}
+
+// So that zeros of both signs differ.
+std::vector<uint32_t> Bits(const std::vector<float>& values) {
+  std::vector<uint32_t> bits;
+  for (const float value : values) bits.push_back(std::bit_cast<uint32_t>(value));
+  return bits;
+}
+
 TEST(RowKernels, AllImplementationsGiveTheSameBits) {
-  for (const size_t dim : {1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 300}) {
+  std::vector<size_t> dims = {128, 300};
+  for (size_t dim = 1; dim <= 33; ++dim) dims.push_back(dim);
+  for (const size_t dim : dims) {
     for (const RowKernels* kernels : AllKernels()) {
       for (const bool flag : {false, true}) {
         for (const bool weighted : {false, true}) {
-          EXPECT_EQ(Pooled(*kernels, dim, flag, weighted),
-                    Pooled(PortableRowKernels(), dim, flag, weighted))
+          EXPECT_EQ(Bits(Pooled(*kernels, dim, flag, weighted)),
+                    Bits(Pooled(PortableRowKernels(), dim, flag, weighted)))
               << dim;
         }
-        for (const OptimizerKind kind :
-             {OptimizerKind::kSgd, OptimizerKind::kAdagrad, OptimizerKind::kAdam}) {
-          EXPECT_EQ(Updated(*kernels, kind, dim, flag),
-                    Updated(PortableRowKernels(), kind, dim, flag))
-              << dim;
+        for (const SparseOptimizer& optimizer : EveryOptimizer()) {
+          EXPECT_EQ(Bits(Updated(*kernels, optimizer, dim, flag)),
+                    Bits(Updated(PortableRowKernels(), optimizer, dim, flag)))
+              << dim << ", optimizer " << static_cast<int>(optimizer.kind);
         }
       }
     }
+  }
+}
+
+// Its order must not change: a checkpoint would go on with other bits.
+TEST(RowKernels, SumSquaresInTheirFixedOrder) {
+  for (const size_t dim : {3, 16, 37, 128}) {
+    const std::vector<float> gradient = RandomFloats(dim, 7);
+    std::vector<float> sums(16);
+    for (size_t i = 0; i < dim; ++i) sums[i % 16] += gradient[i] * gradient[i];
+    for (const size_t half : {8, 4, 2, 1}) {
+      for (size_t i = 0; i < half; ++i) sums[i] += sums[i + half];
+    }
+    for (const RowKernels* kernels : AllKernels()) {
+      const std::vector<float> values =
+          RowOfZerosUpdated(*kernels, {.kind = OptimizerKind::kRowwiseAdagrad}, gradient);
+      EXPECT_EQ(values[dim], sums[0] / static_cast<float>(dim)) << dim;
+    }
+  }
+}
+
+TEST(RowKernels, FtrlZerosWhatIsWithinItsThreshold) {
+  // z after the update is the gradient.
+  const std::vector<float> gradient = {0, -0.0F, 1, -1, 0.5F, 3, -3};
+  const std::vector<float> expected = {0, 0, 0, 0, 0, -0.5F, 0.5F};  // sqrt(n) is 3, beta is 1
+  for (const RowKernels* kernels : AllKernels()) {
+    std::vector<float> values =
+        RowOfZerosUpdated(*kernels, {.kind = OptimizerKind::kFtrl, .l1 = 1, .beta = 1}, gradient);
+    values.resize(gradient.size());
+    EXPECT_EQ(values, expected);
   }
 }
 
@@ -123,6 +187,16 @@ TEST(BiasCorrections, AreExactForEveryStep) {
   for (const uint32_t t : {1U, 2U, 4095U, 4096U, 1'000'000U}) {
     const double beta2 = double{0.999F};
     EXPECT_FLOAT_EQ(corrections.At(t).second, static_cast<float>(1 / (1 - std::pow(beta2, t))));
+  }
+}
+
+TEST(BiasCorrections, OfSparseAdamAreInTheRate) {
+  const BiasCorrections corrections({.kind = OptimizerKind::kSparseAdam});
+  for (const uint32_t t : {1U, 7U, 1'000'000U}) {
+    const double second = 1 - std::pow(double{0.999F}, t);
+    EXPECT_FLOAT_EQ(corrections.At(t).first,
+                    static_cast<float>(std::sqrt(second) / (1 - std::pow(double{0.9F}, t))));
+    EXPECT_EQ(corrections.At(t).second, 1);
   }
 }
 

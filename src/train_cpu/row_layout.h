@@ -1,5 +1,5 @@
-// A row in the memory of a shard: the header, then the vector, then the optimizer's states, each as
-// long as the vector.
+// A row in the memory of a shard: the header, then the vector, then the optimizer's state
+// (train/sparse_optimizer.h).
 #pragma once
 
 #include <cstddef>

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "testing/reference_optimizer.h"
 #include "train/embedding_shard.h"
 
 namespace hps {
@@ -240,16 +241,11 @@ TEST_P(EmbeddingShardContract, FeaturesShareRowsAndMakeOneUpdate) {
 TEST_P(EmbeddingShardContract, OptimizersFollowTheirFormulas) {
   constexpr uint32_t kDim = 19;
   constexpr float kRate = 0.1F;
-  for (const OptimizerKind kind :
-       {OptimizerKind::kSgd, OptimizerKind::kAdagrad, OptimizerKind::kAdam}) {
-    ShardOptions options = Options(kDim, kind);
-    options.optimizer.initial_accumulator = 0.1F;
+  for (const SparseOptimizer& optimizer : EveryOptimizer()) {
+    ShardOptions options = Options(kDim);
+    options.optimizer = optimizer;
     const auto shard = Make(options);
-    const Floats initial = Initial(*shard, 3);
-    std::vector<double> w(initial.begin(), initial.end());
-    std::vector<double> m(kDim, 0);
-    std::vector<double> v(kDim, kind == OptimizerKind::kAdagrad ? 0.1F : 0);
-    int updates = 0;
+    ReferenceRow expected(optimizer, Initial(*shard, 3));
     for (int s = 0; s < 200; ++s) {
       const Keys keys = s % 3 == 0 ? Keys{3, 100 + s} : Keys{100 + s};
       Floats gradients(keys.size() * kDim);
@@ -259,26 +255,11 @@ TEST_P(EmbeddingShardContract, OptimizersFollowTheirFormulas) {
       const auto step = shard->NewStep();
       Forward(*shard, {.keys = keys}, step.get());
       ASSERT_TRUE(BackwardOne(*shard, *step, gradients, {.learning_rate = kRate}).ok());
-      if (s % 3 != 0) continue;
-      ++updates;
-      const double first = 1 - std::pow(double{options.optimizer.beta1}, updates);
-      const double second = 1 - std::pow(double{options.optimizer.beta2}, updates);
-      for (size_t i = 0; i < kDim; ++i) {
-        const double g = gradients[i];
-        if (kind == OptimizerKind::kSgd) w[i] -= kRate * g;
-        if (kind == OptimizerKind::kAdagrad) {
-          v[i] += g * g;
-          w[i] -= kRate * g / (std::sqrt(v[i]) + options.optimizer.epsilon);
-        }
-        if (kind == OptimizerKind::kAdam) {
-          m[i] = options.optimizer.beta1 * m[i] + (1 - double{options.optimizer.beta1}) * g;
-          v[i] = options.optimizer.beta2 * v[i] + (1 - double{options.optimizer.beta2}) * g * g;
-          w[i] -= kRate * (m[i] / first) / (std::sqrt(v[i] / second) + options.optimizer.epsilon);
-        }
-      }
+      if (s % 3 == 0) expected.Update(std::span(gradients).first(kDim), kRate, s + 1);
     }
     const Floats row = Evaluate(*shard, {3});
-    for (size_t i = 0; i < kDim; ++i) EXPECT_NEAR(row[i], w[i], 1e-5) << static_cast<int>(kind);
+    for (size_t i = 0; i < kDim; ++i)
+      EXPECT_NEAR(row[i], expected.values()[i], 1e-5) << static_cast<int>(optimizer.kind);
   }
 }
 
