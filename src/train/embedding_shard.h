@@ -139,7 +139,8 @@ class EmbeddingShard {
   virtual absl::StatusOr<ShardRows> ReadRows(bool with_state) = 0;
 
   // Inserts rows, or replaces them. Rows without state get that of a new row. Rows with state may
-  // have been published elsewhere: a delta names them when they are erased.
+  // have been published elsewhere: a delta names them when they are erased. The numbers of the
+  // table's steps and updates become those of the rows if these are larger.
   // Errors: INVALID_ARGUMENT (sizes), RESOURCE_EXHAUSTED.
   virtual absl::Status WriteRows(const ShardRows& rows) = 0;
 

@@ -16,6 +16,7 @@ struct ShardRows {
   std::vector<uint32_t> last_seen;      // [keys], with state: the step that last had the key
   std::vector<uint32_t> update_counts;  // [keys], with state: the row's own updates
   uint32_t step = 0;                    // with state: training steps so far
+  uint32_t table_updates = 0;           // with state: those that had gradients, for sparse Adam
   // With state: keys that occurred, but not often enough to have a row.
   std::vector<Key> pending_keys{};
   std::vector<uint32_t> pending_counts{};

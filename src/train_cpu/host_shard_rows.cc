@@ -38,6 +38,7 @@ ShardRows HostShard::CopyRows(const std::vector<uint32_t>& slots, bool with_stat
     copy.update_counts.push_back(row->updates);
   }
   copy.step = step_;
+  copy.table_updates = totals_.updates;
   return copy;
 }
 
@@ -94,6 +95,7 @@ absl::Status HostShard::WriteRows(const ShardRows& rows) {
   HPS_RETURN_IF_ERROR(CheckRoom(rows.keys.size()));
   const bool with_state = !rows.update_counts.empty();
   step_ = std::max(step_, rows.step);
+  totals_.updates = std::max(totals_.updates, rows.table_updates);
   ++change_;
   try {
     for (size_t i = 0; i < rows.keys.size(); ++i) WriteRow(rows, i, with_state);

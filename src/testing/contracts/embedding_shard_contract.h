@@ -381,9 +381,9 @@ TEST_P(EmbeddingShardContract, ARowErasedWithinAStepIsNotUpdated) {
 }
 
 TEST_P(EmbeddingShardContract, RowsWithStateContinueElsewhereBitForBit) {
-  for (const OptimizerKind kind :
-       {OptimizerKind::kSgd, OptimizerKind::kAdagrad, OptimizerKind::kAdam}) {
-    ShardOptions options = Options(5, kind);
+  for (const SparseOptimizer& optimizer : EveryOptimizer()) {
+    ShardOptions options = Options(5);
+    options.optimizer = optimizer;
     options.admit_after = 2;
     options.expire_after = 4;
     const auto shard = Make(options);
@@ -405,7 +405,25 @@ TEST_P(EmbeddingShardContract, RowsWithStateContinueElsewhereBitForBit) {
     EXPECT_EQ(actual.last_seen, expected.last_seen);
     EXPECT_EQ(actual.update_counts, expected.update_counts);
     EXPECT_EQ(actual.step, expected.step);
+    EXPECT_EQ(actual.table_updates, expected.table_updates);
   }
+}
+
+// Rows of other ranks, which come one rank after the other.
+TEST_P(EmbeddingShardContract, TheNumberOfUpdatesIsTheLargestThatWasWritten) {
+  const auto shard = Make(Options(1, OptimizerKind::kSparseAdam));
+  for (int i = 0; i < 3; ++i) Train(*shard, {1}, 1);
+  const auto step = shard->NewStep();
+  Forward(*shard, {.keys = Keys{1}}, step.get());  // without gradients
+  ShardRows rows = *shard->ReadRows(true);
+  EXPECT_EQ(rows.step, 4U);
+  EXPECT_EQ(rows.table_updates, 3U);
+  for (const uint32_t written : {2U, 9U, 1U}) {
+    rows.table_updates = written;
+    ASSERT_TRUE(shard->WriteRows(rows).ok());
+    EXPECT_EQ(shard->ReadRows(true)->table_updates, written == 2 ? 3U : 9U);
+  }
+  EXPECT_EQ(shard->CollectDelta(DeltaReader::kCheckpoint)->changed.table_updates, 9U);
 }
 
 TEST_P(EmbeddingShardContract, DeltasHaveWhatChangedUntilAcknowledged) {
@@ -464,6 +482,7 @@ TEST_P(EmbeddingShardContract, DeltasOfACheckpointLeadToTheSameShard) {
     EXPECT_EQ(actual.last_seen, expected.last_seen) << s;
     EXPECT_EQ(actual.update_counts, expected.update_counts) << s;
     EXPECT_EQ(actual.step, expected.step) << s;
+    EXPECT_EQ(actual.table_updates, expected.table_updates) << s;
   }
   shard->AcknowledgeDelta(DeltaReader::kCheckpoint, {});
   EXPECT_EQ(shard->CollectDelta(DeltaReader::kCheckpoint)->changed.keys,
