@@ -33,18 +33,44 @@ std::vector<T> Copy(const Vector<T>& array) {
   return {array.data(), array.data() + array.size()};
 }
 
+// Leaves the value as it is if the dict has none.
+template <typename T>
+void Read(const nb::dict& d, const char* name, T& value) {
+  if (d.contains(name)) value = nb::cast<T>(d[name]);
+}
+
+SparseOptimizer OptimizerOf(const nb::dict& d) {
+  SparseOptimizer optimizer{.kind = static_cast<OptimizerKind>(nb::cast<int>(d["kind"]))};
+  Read(d, "epsilon", optimizer.epsilon);
+  Read(d, "initial_accumulator", optimizer.initial_accumulator);
+  Read(d, "beta1", optimizer.beta1);
+  Read(d, "beta2", optimizer.beta2);
+  Read(d, "momentum", optimizer.momentum);
+  Read(d, "l1", optimizer.l1);
+  Read(d, "l2", optimizer.l2);
+  Read(d, "beta", optimizer.beta);
+  Read(d, "weight_decay", optimizer.weight_decay);
+  return optimizer;
+}
+
+Initializer InitializerOf(const nb::dict& d) {
+  Initializer initializer{.kind = static_cast<InitializerKind>(nb::cast<int>(d["kind"]))};
+  Read(d, "low", initializer.low);
+  Read(d, "high", initializer.high);
+  Read(d, "seed", initializer.seed);
+  Read(d, "mean", initializer.mean);
+  Read(d, "deviation", initializer.deviation);
+  Read(d, "probability_low", initializer.probability_low);
+  Read(d, "probability_high", initializer.probability_high);
+  return initializer;
+}
+
 std::unique_ptr<EmbeddingShard> MakeShard(const nb::dict& d) {
   ShardOptions options;
   options.name = nb::cast<std::string>(d["name"]);
   options.dim = nb::cast<uint32_t>(d["dim"]);
-  options.optimizer = {.kind = static_cast<OptimizerKind>(nb::cast<int>(d["optimizer"])),
-                       .epsilon = nb::cast<float>(d["epsilon"]),
-                       .initial_accumulator = nb::cast<float>(d["initial_accumulator"]),
-                       .beta1 = nb::cast<float>(d["beta1"]),
-                       .beta2 = nb::cast<float>(d["beta2"])};
-  options.initializer = {.low = nb::cast<float>(d["low"]),
-                         .high = nb::cast<float>(d["high"]),
-                         .seed = nb::cast<uint64_t>(d["seed"])};
+  options.optimizer = OptimizerOf(nb::cast<nb::dict>(d["optimizer"]));
+  options.initializer = InitializerOf(nb::cast<nb::dict>(d["initializer"]));
   options.admit_after = nb::cast<uint32_t>(d["admit_after"]);
   options.expire_after = nb::cast<uint32_t>(d["expire_after"]);
   options.rows_max = nb::cast<uint64_t>(d["rows_max"]);
@@ -58,6 +84,7 @@ nb::dict ToDict(ShardRows rows, bool with_state) {
   d["keys"] = ToNumpy(std::move(rows.keys));
   d["values"] = ToNumpy(std::move(rows.values));
   d["step"] = rows.step;
+  d["table_updates"] = rows.table_updates;
   if (!with_state) return d;
   d["last_seen"] = ToNumpy(std::move(rows.last_seen));
   d["update_counts"] = ToNumpy(std::move(rows.update_counts));
@@ -81,6 +108,7 @@ void WriteRows(EmbeddingShard& shard, const nb::dict& d) {
   rows.keys = Copy(nb::cast<Vector<Key>>(d["keys"]));
   rows.values = Copy(nb::cast<Vector<float>>(d["values"]));
   rows.step = nb::cast<uint32_t>(d["step"]);
+  rows.table_updates = nb::cast<uint32_t>(d["table_updates"]);
   if (d.contains("update_counts")) {
     rows.last_seen = Copy(nb::cast<Vector<uint32_t>>(d["last_seen"]));
     rows.update_counts = Copy(nb::cast<Vector<uint32_t>>(d["update_counts"]));

@@ -35,7 +35,8 @@ WAIT_S = 60
 
 def tables() -> list[ht.Table]:
     kinds = [(4, lambda: ht.SGD(lr=0.1), "sum"), (7, lambda: ht.Adam(lr=0.01), "mean"),
-             (3, lambda: ht.Adagrad(lr=0.05), "none")]
+             (3, lambda: ht.Adagrad(lr=0.05), "none"),
+             (5, lambda: ht.Adam(lr=0.01, bias_correction="step"), "mean")]
     return [ht.Table(name := f"{placement}{dim}", dim, optimizer=optimizer(), pooling=pooling,
                      placement=placement, admit_after=1 + dim % 2, expire_after=6,
                      features=[name, ht.Feature(name + "again", "mean")] if dim == 7 else None)

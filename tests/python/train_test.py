@@ -1,4 +1,4 @@
-"""hps.train in one process, against torch.nn and torch.optim on the same rows."""
+"""hps.train in one process: collections, batches, gradients that are refused."""
 
 import pathlib
 import subprocess
@@ -11,72 +11,6 @@ import numpy as np
 import torch
 
 import hps.train as ht
-
-KEYS = 60
-BATCH = 40
-STEPS = 200
-
-
-def batches(seed: int):
-    """Bags of two keys, ragged bags, and targets. Every key occurs in every step, so that an
-    optimizer that updates all rows does what one does that updates those of the step."""
-    random = torch.Generator().manual_seed(seed)
-    pairs = torch.cat([torch.arange(KEYS), torch.randint(KEYS, (2 * BATCH - KEYS,),
-                                                         generator=random)])
-    ragged = torch.cat([torch.randperm(KEYS, generator=random),
-                        torch.randint(KEYS, (100,), generator=random)])
-    cuts = torch.randint(len(ragged) + 1, (BATCH - 1,), generator=random).sort()[0]
-    offsets = torch.cat([torch.tensor([0]), cuts, torch.tensor([len(ragged)])])
-    return pairs.view(BATCH, 2), ragged, offsets, torch.rand(BATCH, 1, generator=random)
-
-
-class AgainstTorchTest(unittest.TestCase):
-    def compare(self, optimizer, make_peer) -> None:
-        torch.manual_seed(1)
-        embed = ht.EmbeddingCollection([
-            ht.Table("pairs", 9, optimizer=optimizer),
-            ht.Table("ragged", 16, optimizer=optimizer, pooling="mean")])
-        embed({name: torch.arange(KEYS) for name in embed.tables})
-        rows = {name: torch.from_numpy(embed.rows(name)[1]) for name in embed.tables}
-        pairs = torch.nn.EmbeddingBag.from_pretrained(rows["pairs"], freeze=False, mode="sum")
-        ragged = torch.nn.EmbeddingBag.from_pretrained(
-            rows["ragged"], freeze=False, mode="mean", include_last_offset=True)
-        peer = make_peer([*pairs.parameters(), *ragged.parameters()])
-        network = torch.nn.Linear(25, 1)
-        for step in range(STEPS):
-            keys, keys2, offsets, target = batches(step)
-            out = embed({"pairs": keys, "ragged": (keys2, offsets)})
-            peers = pairs(keys), ragged(keys2, offsets)
-            np.testing.assert_allclose(out["pairs"].detach(), peers[0].detach(), atol=1e-5)
-            np.testing.assert_allclose(out["ragged"].detach(), peers[1].detach(), atol=1e-5)
-            (network(torch.cat(list(out.values()), 1)) - target).square().mean().backward()
-            peer.zero_grad()
-            (network(torch.cat(peers, 1)) - target).square().mean().backward()
-            peer.step()
-        for name, bag in (("pairs", pairs), ("ragged", ragged)):
-            np.testing.assert_allclose(embed.rows(name)[1], bag.weight.detach(), atol=1e-5)
-
-    def test_views_of_negatives(self) -> None:
-        """PyTorch has views whose values are the negatives of what is in their memory."""
-        embed = ht.EmbeddingCollection([ht.Table("a", 2, optimizer=ht.SGD(lr=1.0),
-                                                 init=ht.Uniform(0, 0))])
-        keys, weights = torch._neg_view(torch.tensor([-3])), torch._neg_view(torch.tensor([-5.0]))
-        out = embed({"a": (keys, None, weights)})["a"]
-        out.register_hook(lambda gradient: torch._neg_view(gradient.clone()))
-        out.sum().backward()  # the gradient is -1
-        keys, rows = embed.rows("a")
-        self.assertEqual((keys.tolist(), rows.tolist()), ([3], [[5.0, 5.0]]))
-
-    def test_sgd(self) -> None:
-        self.compare(ht.SGD(lr=0.1), lambda rows: torch.optim.SGD(rows, lr=0.1))
-
-    def test_adagrad(self) -> None:
-        self.compare(ht.Adagrad(lr=0.05, initial_accumulator=0.1),
-                     lambda rows: torch.optim.Adagrad(rows, lr=0.05,
-                                                      initial_accumulator_value=0.1))
-
-    def test_adam(self) -> None:
-        self.compare(ht.Adam(lr=0.01), lambda rows: torch.optim.Adam(rows, lr=0.01))
 
 
 class Served:
@@ -97,6 +31,17 @@ class Served:
 
 
 class CollectionTest(unittest.TestCase):
+    def test_views_of_negatives(self) -> None:
+        """PyTorch has views whose values are the negatives of what is in their memory."""
+        embed = ht.EmbeddingCollection([ht.Table("a", 2, optimizer=ht.SGD(lr=1.0),
+                                                 init=ht.Uniform(0, 0))])
+        keys, weights = torch._neg_view(torch.tensor([-3])), torch._neg_view(torch.tensor([-5.0]))
+        out = embed({"a": (keys, None, weights)})["a"]
+        out.register_hook(lambda gradient: torch._neg_view(gradient.clone()))
+        out.sum().backward()  # the gradient is -1
+        keys, rows = embed.rows("a")
+        self.assertEqual((keys.tolist(), rows.tolist()), ([3], [[5.0, 5.0]]))
+
     def test_shapes(self) -> None:
         embed = ht.EmbeddingCollection([ht.Table("one", 4), ht.Table("none", 3, pooling="none")])
         keys = torch.tensor([[1, -1, 2**63 - 1], [5, 5, -2**63]])

@@ -10,10 +10,13 @@ PyTorch trains the dense half. Rows are updated in `backward`, so that any train
 """
 
 from hps.train._collection import EmbeddingCollection
+from hps.train._initial import Constant, Normal, TruncatedNormal, Uniform
 from hps.train._keys import Keys
+from hps.train._optimizers import SGD, Adagrad, Adam, Ftrl, RowwiseAdagrad
 from hps.train._rows import Rows
-from hps.train._table import SGD, Adagrad, Adam, Feature, Table, Uniform
+from hps.train._table import Feature, Table
 from hps.train._targets import ProducerTarget, ServerTarget, StoreTarget
 
-__all__ = ["Adagrad", "Adam", "EmbeddingCollection", "Feature", "Keys", "ProducerTarget", "Rows",
-           "SGD", "ServerTarget", "StoreTarget", "Table", "Uniform"]
+__all__ = ["Adagrad", "Adam", "Constant", "EmbeddingCollection", "Feature", "Ftrl", "Keys",
+           "Normal", "ProducerTarget", "Rows", "RowwiseAdagrad", "SGD", "ServerTarget",
+           "StoreTarget", "Table", "TruncatedNormal", "Uniform"]

@@ -37,8 +37,7 @@ _ARRAYS = {"keys": "<i8", "values": "<f4", "last_seen": "<u4", "update_counts": 
 
 def _describe(table):
     """What must be the same when a checkpoint is loaded."""
-    return {"dim": table.dim, "optimizer": type(table.optimizer).__name__,
-            "states": table.optimizer.states}
+    return {"dim": table.dim} | table.optimizer.state()
 
 
 class _CheckedFile:
@@ -73,7 +72,7 @@ class _CheckedFile:
 
 
 def _write_table(path, rows):
-    header = {"step": rows["step"],
+    header = {"step": rows["step"], "table_updates": rows["table_updates"],
               "arrays": [[name, dtype, int(rows[name].size)] for name, dtype in _ARRAYS.items()]}
     with _CheckedFile(path) as file:
         file.write(json.dumps(header).encode() + b"\n")
@@ -91,6 +90,8 @@ class _TableFile:
             line = file.readline()
         header = json.loads(line)
         self.step = header["step"]
+        # Earlier files have none, and no optimizer that asks for it.
+        self.table_updates = header.get("table_updates", self.step)
         self._arrays = {}
         offset = len(line)
         for name, dtype, length in header["arrays"]:
@@ -102,7 +103,8 @@ class _TableFile:
         return np.fromfile(self._path, dtype, length, offset=offset)
 
     def rows(self):
-        return {"step": self.step} | {name: self.read(name) for name in _ARRAYS if name != "erased"}
+        return {"step": self.step, "table_updates": self.table_updates} | {
+            name: self.read(name) for name in _ARRAYS if name != "erased"}
 
 
 def _verify(path, expected):
@@ -265,7 +267,7 @@ def pick(rows, keys_mask, pending_mask):
     picked["values"] = rows["values"].reshape(rows["keys"].size, width)[keys_mask].reshape(-1)
     picked["pending_keys"] = rows["pending_keys"][pending_mask]
     picked["pending_counts"] = rows["pending_counts"][pending_mask]
-    picked["step"] = rows["step"]
+    picked["step"], picked["table_updates"] = rows["step"], rows["table_updates"]
     return picked
 
 

@@ -1,7 +1,7 @@
 """The tables of training in one process. One call works on all tables."""
 
 from hps._hps import train as _engine
-from hps.train._table import learning_rates
+from hps.train._optimizers import learning_rates
 
 
 class LocalTables:

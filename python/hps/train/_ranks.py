@@ -27,7 +27,7 @@ from hps._hps import train as _engine
 from hps.train import _checkpoint
 from hps.train._exchange import FILES, GRADIENTS, KEYS, MEETING, ROWS, make_exchange
 from hps.train._local import update_together
-from hps.train._table import learning_rates
+from hps.train._optimizers import learning_rates
 
 _HOT_SHARE = 0.5  # a key is hot if at least half of the ranks' batches have it
 _IMBALANCE_MAX = 1.1  # work of the busiest rank / mean over all ranks, of localized tables

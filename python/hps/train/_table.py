@@ -6,6 +6,8 @@ import operator
 import re
 
 from hps._hps import train as _engine
+from hps.train._initial import Constant, Normal, TruncatedNormal, Uniform
+from hps.train._optimizers import SGD, Adagrad, Adam, Ftrl, RowwiseAdagrad
 
 POOLINGS = {"sum": 0, "mean": 1, "none": 2}  # the numbers of the engine
 PLACEMENTS = ("auto", "distributed", "hybrid", "localized", "replicated")
@@ -13,50 +15,6 @@ _NAME = re.compile("[a-zA-Z0-9_-]{1,120}")
 # The least and the largest value of each.
 _INTEGERS = {"dim": (1, 4096), "admit_after": (1, 2**32 - 1), "expire_after": (0, 2**32 - 1),
              "rows_max": (0, 2**64 - 1)}
-
-
-@dataclasses.dataclass
-class SGD:
-    """w -= lr * g. The `lr` of every optimizer may be changed at any time."""
-
-    lr: float = 0.01
-
-    kind = 0
-    states = 0
-
-
-@dataclasses.dataclass
-class Adagrad:
-    """a += g^2; w -= lr * g / (sqrt(a) + eps)."""
-
-    lr: float = 0.01
-    initial_accumulator: float = 0.0
-    eps: float = 1e-10
-
-    kind = 1
-    states = 1
-
-
-@dataclasses.dataclass
-class Adam:
-    """Lazy Adam: a step updates only the rows of its keys. The bias correction of a row counts the
-    updates of that row."""
-
-    lr: float = 0.001
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
-
-    kind = 2
-    states = 2
-
-
-@dataclasses.dataclass(frozen=True)
-class Uniform:
-    """Initial values of a row, uniform in [low, high). They depend on the key and the seed only."""
-
-    low: float
-    high: float
-    seed: int = 0
 
 
 @dataclasses.dataclass
@@ -83,10 +41,11 @@ class Table:
 
     name          1 to 120 of the characters a-z A-Z 0-9 _ -, as in serving
     dim           elements of a row, 1 to 4096
-    optimizer     `SGD`, `Adagrad` or `Adam`, of this table alone
+    optimizer     `SGD`, `Adagrad`, `RowwiseAdagrad`, `Adam` or `Ftrl`, of this table alone
     pooling       of features that say nothing else: how the rows of a bag of keys become one,
                   "sum" or "mean"; "none": a row for each key
-    init          initial values; None: uniform in +-1/sqrt(dim)
+    init          initial values: `Uniform`, `Normal`, `TruncatedNormal` or `Constant`; None:
+                  uniform in +-1/sqrt(dim)
     placement     which rank of a process group has a row. "distributed": a hash of the key selects
                   the rank. "localized": one rank has the whole table. "replicated": every rank has
                   it. "hybrid": every rank has the hot rows, the others are distributed. "auto":
@@ -104,9 +63,9 @@ class Table:
 
     name: str
     dim: int
-    optimizer: SGD | Adagrad | Adam = dataclasses.field(default_factory=SGD)
+    optimizer: SGD | Adagrad | RowwiseAdagrad | Adam | Ftrl = dataclasses.field(default_factory=SGD)
     pooling: str = "sum"
-    init: Uniform | None = None
+    init: Uniform | Normal | TruncatedNormal | Constant | None = None
     placement: str = "auto"
     admit_after: int = 1
     expire_after: int = 0
@@ -146,28 +105,12 @@ class Table:
         self.features = [Feature(each.name, each.pooling or self.pooling) for each in features]
 
     def make_shard(self):
-        optimizer = self.optimizer
-        beta1, beta2 = getattr(optimizer, "betas", (0.0, 0.0))
         return _engine.make_shard({
-            "name": self.name, "dim": self.dim, "optimizer": optimizer.kind,
-            "epsilon": getattr(optimizer, "eps", 0.0),
-            "initial_accumulator": getattr(optimizer, "initial_accumulator", 0.0),
-            "beta1": beta1, "beta2": beta2,
-            "low": self.init.low, "high": self.init.high, "seed": self.init.seed,
-            "admit_after": self.admit_after, "expire_after": self.expire_after,
-            "rows_max": self.rows_max})
+            "name": self.name, "dim": self.dim, "optimizer": self.optimizer.engine(),
+            "initializer": self.init.engine(), "admit_after": self.admit_after,
+            "expire_after": self.expire_after, "rows_max": self.rows_max})
 
 
 def _check_pooling(what, pooling):
     if pooling not in POOLINGS:
         raise ValueError(f"{what}: pooling must be one of {list(POOLINGS)}, not {pooling!r}")
-
-
-def learning_rates(tables):
-    """Those of the tables' next update."""
-    rates = [table.optimizer.lr for table in tables]
-    if not math.isfinite(sum(rates)):
-        for table, rate in zip(tables, rates):
-            if not math.isfinite(rate):
-                raise ValueError(f"table {table.name!r}: the learning rate is {rate}")
-    return rates
