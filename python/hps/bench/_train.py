@@ -8,6 +8,7 @@ keys. All of them have had every key before.
 """
 
 import contextlib
+import dataclasses
 import datetime
 import importlib.util
 import io
@@ -19,6 +20,7 @@ import statistics
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -109,23 +111,40 @@ def result(name: str, own: list[float], peer: list[float], target: str, best: bo
             "range": [min(own), max(own)], "bound_range": [min(peer), max(peer)]}
 
 
+@dataclasses.dataclass
+class Case:
+    """An optimizer, and those of the peers that have it."""
+
+    name: str
+    own: Callable
+    torch: Callable | None = None
+    fbgemm: str | None = None
+    fbgemm_target: str = ">= 1"
+
+
+CASES = [Case("SGD", ht.SGD, lambda rows: torch.optim.SGD(rows, lr=0.01), "EXACT_SGD"),
+         Case("Adam", ht.Adam, torch.optim.SparseAdam),  # FBGEMM has none on the CPU
+         Case("AdaGrad", ht.Adagrad, torch.optim.Adagrad, "EXACT_ADAGRAD"),
+         Case("row-wise AdaGrad", ht.RowwiseAdagrad, None, "EXACT_ROWWISE_ADAGRAD", ">= 2")]
+
+
 def one_rank(show) -> list[dict]:
     batches, results = make_batches(), []
     gradients = [torch.rand(BATCH, DIM) for _ in range(TABLES)]
-    cases = [("SGD", lambda: ht.SGD(), lambda rows: torch.optim.SGD(rows, lr=0.01), "EXACT_SGD"),
-             ("Adam", lambda: ht.Adam(), torch.optim.SparseAdam, None),
-             ("AdaGrad", lambda: ht.Adagrad(), torch.optim.Adagrad, "EXACT_ADAGRAD")]
-    for name, own, make_optimizer, fbgemm in cases:
-        peers = {"hps": HpsPeer(own()), "torch": TorchPeer(make_optimizer)}
-        if fbgemm and importlib.util.find_spec("fbgemm_gpu"):  # it has no Adam on the CPU
-            peers["fbgemm"] = FbgemmPeer(fbgemm)
+    for case in CASES:
+        peers = {"hps": HpsPeer(case.own())}
+        if case.torch:
+            peers["torch"] = TorchPeer(case.torch)
+        if case.fbgemm and importlib.util.find_spec("fbgemm_gpu"):
+            peers["fbgemm"] = FbgemmPeer(case.fbgemm)
         found = compare(peers, batches, gradients)
-        results.append(show(result(f"{name} over EmbeddingBag(sparse=True)", found["hps"],
-                                   found["torch"], ">= 2",
-                                   against=f"torch {torch.__version__}")))
+        if "torch" in found:
+            results.append(show(result(f"{case.name} over EmbeddingBag(sparse=True)", found["hps"],
+                                       found["torch"], ">= 2",
+                                       against=f"torch {torch.__version__}")))
         if "fbgemm" in found:
-            results.append(show(result(f"{name} over FBGEMM", found["hps"], found["fbgemm"],
-                                       ">= 1")))
+            results.append(show(result(f"{case.name} over FBGEMM", found["hps"], found["fbgemm"],
+                                       case.fbgemm_target)))
         del peers
     return results
 
