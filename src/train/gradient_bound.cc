@@ -15,12 +15,21 @@ constexpr double kScaledSumMax = 0x1p47;
 constexpr double kFloatMax = std::numeric_limits<float>::max();
 // Constant numbers of values, so that the compiler makes vectors of the inner loops. The small one
 // is for narrow rows that are looked at one by one.
-constexpr size_t kBlock = 64;
+constexpr size_t kBlock = 256;
 constexpr size_t kSmallBlock = 16;
 
-// Bits of magnitudes ascend with them; those of infinity and NaN are the largest.
-uint32_t IsAbove(float value, int32_t limit) {
-  return static_cast<uint32_t>((std::bit_cast<int32_t>(value) & kMagnitude) > limit);
+// Bits of magnitudes ascend with them; those of infinity and NaN are the largest. The result is
+// negative if the value is above the limit, which is not negative itself.
+int32_t RoomBelow(float value, int32_t limit) {
+  return limit - (std::bit_cast<int32_t>(value) & kMagnitude);
+}
+
+// The signs of all results in one.
+template <size_t kCount>
+int32_t RoomsBelow(const float* values, int32_t limit) {
+  int32_t rooms = 0;
+  for (size_t i = 0; i < kCount; ++i) rooms |= RoomBelow(values[i], limit);
+  return rooms;
 }
 
 }  // namespace
@@ -42,19 +51,16 @@ float GradientLimit(double factor, float scale) {
 }
 
 bool AllWithin(std::span<const float> values, float limit) {
-  const auto limit_bits = std::bit_cast<int32_t>(limit);
-  uint32_t above = 0;
+  if (limit < 0) return values.empty();
+  const auto limit_bits = std::bit_cast<int32_t>(limit) & kMagnitude;
+  int32_t rooms = 0;
   size_t i = 0;
-  for (; i + kBlock <= values.size(); i += kBlock) {
-    const float* const block = values.data() + i;
-    for (size_t j = 0; j < kBlock; ++j) above |= IsAbove(block[j], limit_bits);
-  }
-  for (; i + kSmallBlock <= values.size(); i += kSmallBlock) {
-    const float* const block = values.data() + i;
-    for (size_t j = 0; j < kSmallBlock; ++j) above |= IsAbove(block[j], limit_bits);
-  }
-  for (; i < values.size(); ++i) above |= IsAbove(values[i], limit_bits);
-  return above == 0;
+  for (; i + kBlock <= values.size(); i += kBlock)
+    rooms |= RoomsBelow<kBlock>(values.data() + i, limit_bits);
+  for (; i + kSmallBlock <= values.size(); i += kSmallBlock)
+    rooms |= RoomsBelow<kSmallBlock>(values.data() + i, limit_bits);
+  for (; i < values.size(); ++i) rooms |= RoomBelow(values[i], limit_bits);
+  return rooms >= 0;
 }
 
 }  // namespace hps

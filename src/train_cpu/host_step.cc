@@ -1,6 +1,7 @@
 #include "train_cpu/host_step.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "train_cpu/key_index.h"
 
@@ -61,6 +62,19 @@ void HostStep::AddGradients(const BagBatch& feature, size_t first_occurrence) {
 }
 
 void HostStep::Finish(std::span<const BagBatch> features) {
+  is_ready_ = true;
+  const bool is_bagged = std::any_of(features.begin(), features.end(), [](const BagBatch& feature) {
+    return !feature.weights.empty() ||
+           (feature.pooling != Pooling::kNone && !feature.offsets.empty());
+  });
+  if (!is_bagged && keys_.size() == places_.size()) {  // every key occurs once, as an output
+    output_rows_ = keys_.size();
+    begins_.resize(keys_.size() + 1);
+    gradient_rows_.resize(keys_.size());
+    std::iota(begins_.begin(), begins_.end(), 0);
+    std::iota(gradient_rows_.begin(), gradient_rows_.end(), 0);
+    return;
+  }
   begins_.assign(keys_.size() + 2, 0);
   for (const uint32_t place : places_) {
     if (place != kNoRow) ++begins_[place + 2];
@@ -77,7 +91,6 @@ void HostStep::Finish(std::span<const BagBatch> features) {
     AddGradients(feature, occurrence);
     occurrence += feature.keys.size();
   }
-  is_ready_ = true;
 }
 
 }  // namespace hps

@@ -1,6 +1,7 @@
 #include "train_cpu/rank_step.h"
 
 #include <algorithm>
+#include <limits>
 #include <new>
 #include <numeric>
 #include <utility>
@@ -222,6 +223,30 @@ void RankStep::GatherGradients() {
   }
 }
 
+float RankStep::LimitOf(size_t table, float scale) const {
+  // A row has the gradients of all ranks.
+  return GradientLimit(gradient_factors_[table] * place_.rank_count, scale);
+}
+
+// One look at the gradients of all features, if they are the columns of an array. It finds none
+// that is too large for any table, as a rule; otherwise each feature has to be looked at.
+bool RankStep::AreAllWithin(std::span<const Gradient> gradients, float scale) const {
+  const size_t row_count = split_.empty() ? 0 : split_[0].output_rows();
+  const float* column = gradients.empty() ? nullptr : gradients[0].rows;
+  if (column == nullptr || row_count * gradients[0].stride * sizeof(float) >= kApartBytesMin)
+    return false;
+  float limit = std::numeric_limits<float>::infinity();
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (gradients[i].rows != column || gradients[i].stride != gradients[0].stride ||
+        split_[i].output_rows() != row_count)
+      return false;
+    column += dim(i);
+    limit = std::min(limit, LimitOf(features_[i].table, scale));
+  }
+  const auto width = static_cast<size_t>(column - gradients[0].rows);
+  return width == gradients[0].stride && AllWithin({gradients[0].rows, row_count * width}, limit);
+}
+
 absl::Status RankStep::SumGradients(std::span<const Gradient> gradients, float scale,
                                     std::span<float* const> to) {
   HPS_CHECK(gradients.size() == features_.size());
@@ -233,16 +258,17 @@ absl::Status RankStep::SumGradients(std::span<const Gradient> gradients, float s
       gradient_pieces_.push_back({batches_[i].output_rows(), gradient.rows, gradient.stride});
     }
     GatherGradients();
+    const bool are_all_within = AreAllWithin(gradients, scale);
     bool is_allowed = true;
     for (size_t t = 0; t < parts_.size(); ++t) {
-      // Looked at just before they are summed: they are in the cache then.
-      // A row has the gradients of all ranks.
-      const float limit = GradientLimit(gradient_factors_[t] * place_.rank_count, scale);
       const std::span<const GradientPiece> pieces = OfTable(t, gradient_pieces_);
       has_gradients_[t] = false;
       for (const GradientPiece& piece : pieces) {
         has_gradients_[t] = has_gradients_[t] || piece.rows != nullptr;
-        is_allowed = is_allowed && AreWithin(piece, tables_[t]->shard->options().dim, limit);
+        // Looked at just before they are summed: they are in the cache then.
+        is_allowed =
+            is_allowed && (are_all_within ||
+                           AreWithin(piece, tables_[t]->shard->options().dim, LimitOf(t, scale)));
       }
       parts_[t]->SumGradients(pieces, at);
     }

@@ -91,6 +91,8 @@ class RankStep {
   absl::Status ReadMessage(uint32_t rank, std::span<const int64_t> message);
   absl::Status CheckReceived(std::span<const std::span<const float>> from,
                              size_t PieceSizes::*expected) const;
+  float LimitOf(size_t table, float scale) const;
+  bool AreAllWithin(std::span<const Gradient> gradients, float scale) const;
   void GatherGradients();
   std::span<const OutputPiece> PiecesOf(size_t table, std::span<const Output> outputs);
   template <typename Piece>

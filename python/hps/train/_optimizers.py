@@ -6,6 +6,7 @@ import math
 from hps.train._values import DECAY, NOT_NEGATIVE, check_number, check_numbers
 
 _CORRECTIONS = ("row", "step")
+_LEAST = 1e-12  # smaller learning rates are refused by some optimizers
 
 
 class _Optimizer:
@@ -150,7 +151,7 @@ class Ftrl(_Optimizer):
     beta: float = 0.0
     initial_accumulator: float = 0.1
 
-    lr_least = 1e-12
+    lr_least = _LEAST
 
     def __post_init__(self):
         check_numbers(self, l1=NOT_NEGATIVE, l2=NOT_NEGATIVE, beta=NOT_NEGATIVE,
@@ -169,8 +170,7 @@ class Ftrl(_Optimizer):
 def learning_rates(tables):
     """Those of the tables' next update."""
     rates = [table.optimizer.lr for table in tables]
-    if not math.isfinite(sum(rates)) or any(
-            table.optimizer.lr < table.optimizer.lr_least for table in tables):
+    if not math.isfinite(sum(rates)) or min(rates) < _LEAST:
         for table in tables:
             _check_rate(table)
     return rates
