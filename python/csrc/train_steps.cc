@@ -251,6 +251,16 @@ void ApplySumsTo(const std::vector<RankTable*>& tables, const std::vector<float>
   RaiseIfError(status);
 }
 
+double SquaredNormOf(const std::vector<RankTable*>& tables, uint32_t rank, uint32_t rank_count) {
+  const ReleasedGil release;
+  return SquaredNorm(tables, {.rank = rank, .rank_count = rank_count});
+}
+
+void ScaleSums(const std::vector<RankTable*>& tables, float factor) {
+  const ReleasedGil release;
+  for (RankTable* const table : tables) table->sums.Scale(factor);
+}
+
 void DropSums(const std::vector<RankTable*>& tables) {
   for (RankTable* const table : tables) table->sums.Clear();
 }
@@ -276,6 +286,8 @@ nb::object KeysOf(const RankStep& step, size_t table) {
 void BindTrainSteps(nb::module_& m) {
   m.def("sums_allow", &SumsAllowIn);
   m.def("apply_sums", &ApplySumsTo);
+  m.def("squared_norm", &SquaredNormOf);
+  m.def("scale_sums", &ScaleSums);
   m.def("drop_sums", &DropSums);
   m.def("raise_word", &RaiseSharedWord);
   m.def("wait_for_word", &WaitForSharedWord);

@@ -327,6 +327,22 @@ bool SumsAllow(std::span<RankTable* const> tables, float scale) {
   });
 }
 
+double SquaredNorm(std::span<RankTable* const> tables, const RankPlace& place) {
+  double total = 0;
+  for (const RankTable* const table : tables) {
+    const std::span<const Key> keys = table->sums.keys();
+    const size_t dim = table->shard->options().dim;
+    const float* row = table->sums.sums().data();
+    for (const Key key : keys) {
+      const bool is_own =
+          table->holder.has_value() || OwnerOfKey(key, place.rank_count) == place.rank;
+      for (size_t i = 0; is_own && i < dim; ++i) total += double{row[i]} * row[i];
+      row += dim;
+    }
+  }
+  return total;
+}
+
 absl::Status ApplySums(std::span<RankTable* const> tables, std::span<const UpdateFactors> factors) {
   HPS_CHECK(factors.size() == tables.size());
   return Guarded([&] {
@@ -335,7 +351,6 @@ absl::Status ApplySums(std::span<RankTable* const> tables, std::span<const Updat
       if (!sums.has_gradients()) continue;
       const GradientPiece gradients = sums.gradients();
       HPS_RETURN_IF_ERROR(tables[t]->shard->Backward(sums.Step(), {&gradients, 1}, factors[t]));
-      sums.Clear();
     }
     return absl::OkStatus();
   });

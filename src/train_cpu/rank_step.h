@@ -123,8 +123,11 @@ class RankStep {
 
 // Whether the sums of the tables are finite and, multiplied by `scale`, not too large.
 bool SumsAllow(std::span<RankTable* const> tables, float scale);
-// Updates the rows from the sums, and clears them. A table without gradients stays as it is.
-// `factors`: of each table. Errors: those of the shards.
+// The sum of the squares of the sums. Of a row that several ranks have, its owner counts it; so the
+// results of all ranks add up to that of all rows.
+double SquaredNorm(std::span<RankTable* const> tables, const RankPlace& place);
+// Updates the rows from the sums, which stay. A table without gradients stays as it is. `factors`:
+// of each table. Errors: those of the shards.
 absl::Status ApplySums(std::span<RankTable* const> tables, std::span<const UpdateFactors> factors);
 
 }  // namespace hps

@@ -317,11 +317,29 @@ TEST(RankStep, SumsOfTwoStepsMakeOneUpdate) {
         ASSERT_TRUE(
             ApplySums(ranks.tables(rank), std::vector<UpdateFactors>(3, {.learning_rate = 1}))
                 .ok());
+        for (RankTable* const table : ranks.tables(rank)) table->sums.Clear();
       }
       for (size_t table = 0; table < 3; ++table) one.Step(table, steps, Pooling::kSum);
     }
     ExpectRows(ranks, one);
   }
+}
+
+// The norm of all ranks' sums is that of one process: a hot row counts once.
+TEST(RankStep, NormsOfRanksAddUp) {
+  std::mt19937_64 random(TestSeed());
+  const std::vector<Samples> samples = SamplesOfRanks(random, 3, Pooling::kSum);
+  Ranks ranks(3);
+  Ranks one(1);
+  ranks.LookUp(samples, Pooling::kSum);
+  one.LookUp({Joined(samples)}, Pooling::kSum);
+  ASSERT_TRUE(ranks.AddToSums(samples, Pooling::kSum));
+  ASSERT_TRUE(one.AddToSums({Joined(samples)}, Pooling::kSum));
+  double total = 0;
+  for (uint32_t rank = 0; rank < 3; ++rank)
+    total += SquaredNorm(ranks.tables(rank), {.rank = rank, .rank_count = 3});
+  EXPECT_EQ(total, SquaredNorm(one.tables(0), {}));
+  EXPECT_GT(total, 0);
 }
 
 // Gradients that are allowed in each step, and whose sum is not.

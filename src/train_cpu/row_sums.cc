@@ -37,6 +37,10 @@ StepIndex& RowSums::Step() {
   return step_;
 }
 
+void RowSums::Scale(float factor) {
+  for (float& sum : sums_) sum *= factor;
+}
+
 void RowSums::Clear() {
   has_gradients_ = false;
   places_.clear();

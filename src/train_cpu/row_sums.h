@@ -26,6 +26,9 @@ class RowSums {
   // Whether Add was called since the last Clear.
   bool has_gradients() const { return has_gradients_; }
   std::span<const float> sums() const { return sums_; }  // [rows, dim]
+  std::span<const Key> keys() const { return keys_; }    // of the rows
+
+  void Scale(float factor);
 
   // A step that has each row once, for the shard's Backward; the gradients are the sums.
   StepIndex& Step();

@@ -58,6 +58,14 @@ TEST_F(RowSumsTest, AddsUpStepsAndUpdatesEachRowOnce) {
   EXPECT_EQ(Rows(), (std::vector<float>{-12, -6, -10}));
 }
 
+TEST_F(RowSumsTest, AreScaled) {
+  Add({1, 2}, 4);
+  sums_.Scale(0.25F);
+  Add({2}, 1);
+  EXPECT_EQ(std::vector(sums_.sums().begin(), sums_.sums().end()),
+            (std::vector<float>{1, 1, 2, 2}));
+}
+
 // A row that was erased is not updated, unless it came back: then the new one is.
 TEST_F(RowSumsTest, FollowsRowsThatWereErased) {
   Add({1, 2, 3}, 1);

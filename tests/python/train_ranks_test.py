@@ -1,5 +1,6 @@
 """hps.train on 1, 2 and 4 processes (Gloo): all placements train as one process does."""
 
+import contextlib
 import datetime
 import itertools
 import multiprocessing
@@ -78,6 +79,46 @@ def train(embed: ht.EmbeddingCollection, steps: range, rank: int, rank_count: in
         sum(losses).backward()
 
 
+class Stepped(torch.nn.Module):
+    """A model whose tables are updated in the step of their optimizer."""
+
+    def __init__(self, share_memory: bool) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.network = torch.nn.Linear(7, 1)
+        self.embed = ht.EmbeddingCollection(tables(), hot_steps=5, share_memory=share_memory,
+                                            update="step")
+
+    def forward(self, inputs: dict, target: torch.Tensor) -> torch.Tensor:
+        out = self.embed(inputs)
+        return loss_of(out, target) + self.network(out["auto7"]).square().mean()
+
+
+def train_in_steps(rank: int, rank_count: int, directory: pathlib.Path,
+                   share_memory: bool) -> None:
+    """Gradients of two batches are accumulated and clipped, those of rows and network together."""
+    own = Stepped(share_memory)
+    model = torch.nn.parallel.DistributedDataParallel(own) if rank_count > 1 else own
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1), own.embed.optimizer()]
+    schedulers = [torch.optim.lr_scheduler.ExponentialLR(each, 0.9) for each in optimizers]
+    norms = []
+    for step in range(STEPS // 2):
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        for part in range(2):
+            inputs, target = samples(2 * step + part, rank, rank_count)
+            is_last = part == 1 or rank_count == 1
+            with contextlib.nullcontext() if is_last else model.no_sync():
+                (model(inputs, target) / 2).backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0).item())
+        for each in [*optimizers, *schedulers]:
+            each.step()
+    assert min(norms) < 5.0 < max(norms), norms  # some are clipped
+    own.embed.export(directory / "stepped")
+    torch.save({"network": own.network.state_dict(), "norms": torch.tensor(norms)},
+               directory / f"stepped.{rank}.pt")
+
+
 def features_of(embed: ht.EmbeddingCollection) -> list[str]:
     return [feature.name for table in embed.tables.values() for feature in table.features]
 
@@ -120,6 +161,7 @@ def run_rank(rank: int, rank_count: int, directory: pathlib.Path) -> None:
     train(localized, range(STEPS), rank, rank_count)
     localized.export(directory / "localized")
     run_odd_steps(resumed, rank)
+    train_in_steps(rank, rank_count, directory, share_memory)
     # A NaN of one rank changes no row of any rank.
     inputs, _ = samples(STEPS, rank, rank_count)
     out = resumed(inputs)
@@ -204,6 +246,20 @@ class RanksTest(unittest.TestCase):
                 found_keys, found_rows = self.rows(name, table)
                 np.testing.assert_array_equal(found_keys, keys)
                 np.testing.assert_allclose(found_rows, rows, rtol=0, atol=ERROR_MAX)
+
+    def test_steps_of_an_optimizer_are_those_of_one(self) -> None:
+        """With accumulation, clipping, learning rate schedulers and DistributedDataParallel."""
+        one = torch.load(self.directory / "1" / "stepped.0.pt", weights_only=True)
+        for count, name in RUNS[1:]:
+            for table in tables():
+                with self.subTest(ranks=name, table=table.name):
+                    keys, rows = self.rows("1", table, "stepped")
+                    found_keys, found_rows = self.rows(name, table, "stepped")
+                    np.testing.assert_array_equal(found_keys, keys)
+                    np.testing.assert_allclose(found_rows, rows, rtol=0, atol=ERROR_MAX)
+            for rank in range(count):
+                found = torch.load(self.directory / name / f"stepped.{rank}.pt", weights_only=True)
+                torch.testing.assert_close(found, one, rtol=1e-5, atol=ERROR_MAX)
 
     def test_localized_tables_have_the_bits_of_one_process(self) -> None:
         for name, table in itertools.product(MANY, tables()):

@@ -1,6 +1,7 @@
 """EmbeddingCollection: tables as one module of PyTorch."""
 
 import threading
+import warnings
 import weakref
 
 import torch
@@ -11,6 +12,10 @@ from hps.train._keys import Keys, pack
 from hps.train._local import LocalTables
 from hps.train._ranks import RankedTables
 from hps.train._rows import Call, Rows, Work
+from hps.train._torch_optimizer import TablesOptimizer
+from hps.train._updates import BackwardUpdates, StepUpdates
+
+_UPDATES = ("backward", "step")
 
 
 class _Lookup(torch.autograd.Function):
@@ -29,7 +34,7 @@ class _Lookup(torch.autograd.Function):
             raise RuntimeError("the rows of this step have been updated; backward runs once")
         work, collection = ctx.work, ctx.collection
         ctx.work = ctx.collection = None
-        collection._take_gradients(work, gradients)
+        collection._updates.take(work, gradients)
         return collection._zero, None, None
 
 
@@ -57,7 +62,7 @@ class EmbeddingCollection(torch.nn.Module):
     """
 
     def __init__(self, tables, process_group=None, grad_scaler=None, hot_steps=20,
-                 share_memory=True):
+                 share_memory=True, update="backward"):
         super().__init__()
         tables = list(tables)
         names = [table.name for table in tables]
@@ -66,22 +71,24 @@ class EmbeddingCollection(torch.nn.Module):
         self.tables = {table.name: table for table in tables}
         self._features = _features_of(tables)
         self._calls = {}  # by the names of their features
-        self.grad_scaler = grad_scaler
-        self.skipped_steps = 0  # steps with NaN, infinite or overflowing gradients
-        # What autograd holds look-ups by. The hook must not keep this object alive.
-        self._anchor = torch.zeros(1, requires_grad=True, device="cpu")
+        if update not in _UPDATES:
+            raise ValueError(f"update must be one of {list(_UPDATES)}, not {update!r}")
+        if grad_scaler is not None:
+            warnings.warn('grad_scaler will be removed: make the collection with update="step", '
+                          "which needs no argument for a GradScaler", FutureWarning, stacklevel=2)
+        self.anchor = torch.nn.Parameter(torch.zeros(1, device="cpu"))
         self._zero = torch.zeros(1, device="cpu")
-        update = weakref.WeakMethod(self._update)
-        self._anchor.register_post_accumulate_grad_hook(lambda _: update()())
-        self._works = []  # look-ups whose gradients have come in the backward pass under way
-        self._pass = None  # its number
         self._publication = threading.Lock()  # also of exports: the later must not come first
         is_ranked = torch.distributed.is_available() and torch.distributed.is_initialized()
         if is_ranked and torch.distributed.get_world_size(process_group) > 1:
-            self._engine = RankedTables(tables, process_group, hot_steps,
-                                        share_memory)
+            self._engine = RankedTables(tables, process_group, hot_steps, share_memory)
         else:
             self._engine = LocalTables(tables)
+        self.update = update
+        self._updates = (StepUpdates(self._engine, self.anchor) if update == "step" else
+                         BackwardUpdates(self._engine, self.anchor, grad_scaler))
+        self._optimizer = None
+        self._is_scaler_known = update == "step" or grad_scaler is not None
 
     @torch.compiler.disable
     def forward(self, inputs):
@@ -89,14 +96,19 @@ class EmbeddingCollection(torch.nn.Module):
 
         The features may be some of those of the tables, in any order.
         """
-        is_training = self.training and torch.is_grad_enabled()
+        is_training = self.training and torch.is_grad_enabled() and self.anchor.requires_grad
+        if is_training and not self._is_scaler_known and _is_half_precision():
+            self._is_scaler_known = True
+            warnings.warn("float16 under autocast needs a GradScaler, and rows that are updated in "
+                          'backward would be updated with scaled gradients; make the collection '
+                          'with update="step"', stacklevel=2)
         try:
             work = self._work(inputs)
         except Exception:
             self._engine.refuse(is_training)
             raise
         if is_training:
-            blocks = _Lookup.apply(self._anchor, self, work)
+            blocks = _Lookup.apply(self.anchor, self, work)
         else:
             blocks = self._engine.evaluate(work)
         return Rows(work, blocks)
@@ -116,27 +128,22 @@ class EmbeddingCollection(torch.nn.Module):
     def _describe(self, name):
         return f"feature {name!r} of table {self._features[name][1].name!r}"
 
-    def _scale(self):
-        if self.grad_scaler is None or not self.grad_scaler.is_enabled():
-            return 1.0
-        return 1.0 / self.grad_scaler.get_scale()
+    def optimizer(self):
+        """The tables as a torch.optim.Optimizer, always the same one; see `TablesOptimizer`."""
+        if self._optimizer is None:
+            self._optimizer = TablesOptimizer(list(self.tables.values()), self._updates)
+            synchronize = weakref.WeakMethod(self._optimizer.synchronize)
+            self._engine.before_rates = lambda: synchronize()()
+        return self._optimizer
 
-    def _take_gradients(self, work, gradients):
-        number = torch._C._current_graph_task_id()
-        if self._works and number != self._pass:  # a backward pass that failed before its end
-            self._works = []
-            self._engine.drop()
-        self._pass = number
-        self._engine.take_gradients(work, gradients, self._scale())
-        self._works.append(work)
+    @property
+    def skipped_steps(self):
+        """Steps that changed no row, because of NaN, infinite or overflowing gradients."""
+        return self._updates.skipped
 
-    def _update(self):
-        self._anchor.grad = None
-        works, self._works = self._works, []
-        if not self._engine.update(works, self._scale()):
-            self.skipped_steps += 1
-        for _ in works:
-            self._engine.finish_step()
+    def _apply(self, fn, recurse=True):
+        """The rows are on the CPU, and float32, wherever the model is moved."""
+        return self
 
     def __reduce_ex__(self, protocol):
         raise TypeError("an EmbeddingCollection can't be copied or pickled: its rows are in the "
@@ -219,3 +226,9 @@ def _features_of(tables):
                                  f"{found[feature.name][1].name!r} and {table.name!r}")
             found[feature.name] = feature, table
     return found
+
+
+def _is_half_precision():
+    """Whether autocast is on, with the type that needs a GradScaler."""
+    return any(torch.is_autocast_enabled(device) and
+               torch.get_autocast_dtype(device) is torch.float16 for device in ("cuda", "cpu"))

@@ -179,6 +179,13 @@ class GroupExchange(_Exchange):
         with self.guarded("a barrier"):
             dist.barrier(group=self.group)
 
+    def add_up(self, values):
+        """The sums of the ranks' numbers."""
+        total = torch.tensor(values, dtype=torch.float64, device="cpu")
+        with self.guarded("sums"):
+            dist.all_reduce(total, group=self.group)
+        return total.tolist()
+
     def gather(self, value):
         """The values of all ranks. Slow, for small values or rare calls."""
         gathered = [None] * self.rank_count
@@ -288,6 +295,7 @@ class SharedExchange(_Exchange):
         self._group = exchange
         self.rank, self.rank_count = exchange.rank, exchange.rank_count
         self.barrier, self.gather, self.send = exchange.barrier, exchange.gather, exchange.send
+        self.add_up = exchange.add_up
         self._segments, self._peers = segments[:3], peers
         self._sent = [None] * 3
         self._last = None

@@ -1,13 +1,48 @@
 """The tables of training in one process. One call works on all tables."""
 
+import math
+
 from hps._hps import train as _engine
 from hps.train._optimizers import learning_rates
 
 
-class LocalTables:
+class Engine:
+    """What LocalTables and RankedTables have in common: the sums of gradients. `_tables` has the
+    tables of the engine."""
+
+    _tables: dict
+    before_rates = None  # called before learning rates are read
+
+    def _rates(self, tables):
+        if self.before_rates is not None:
+            self.before_rates()
+        return learning_rates(tables)
+
+    def scale_sums(self, factor):
+        _engine.scale_sums(list(self._tables.values()), factor)
+
+    def drop_sums(self):
+        _engine.drop_sums(list(self._tables.values()))
+
+    def _update_together(self, works, scale, agree):
+        """One update with the gradients of several look-ups. `agree(flag)`: whether all ranks may
+        go on."""
+        try:
+            is_allowed = self.add(works)
+            sums = list(self._tables.values())
+            if not agree(is_allowed and _engine.sums_allow(sums, scale)):
+                return False
+            _engine.apply_sums(sums, self._rates(self._all), scale)
+            return True
+        finally:
+            self.drop_sums()
+
+
+class LocalTables(Engine):
     """The tables' shards (rows and optimizer states), for one process without ranks."""
 
     def __init__(self, tables):
+        self._all = tables
         self.shards = {table.name: table.make_shard() for table in tables}
         self._tables = {name: _engine.RankTable(shard, 0, False)
                         for name, shard in self.shards.items()}
@@ -27,7 +62,7 @@ class LocalTables:
             call.free_steps.append(step)
         return blocks
 
-    def take_gradients(self, work, gradients, scale):
+    def take_gradients(self, work, gradients, scale, is_applied=True):
         """Takes the gradients of the blocks; a None has no effect on the rows."""
         work.take_gradients(gradients)
 
@@ -35,18 +70,30 @@ class LocalTables:
         """Updates the rows once, with the gradients of all `works`. Returns False, and changes no
         row, if a gradient is NaN or infinite, or so large that a sum of gradients may overflow. A
         table without gradients keeps its rows."""
-        if len(works) == 1:
-            work = works[0]
-            is_updated = work.step.backward(work.gradients, learning_rates(work.call.tables), scale)
-        else:
-            is_updated = update_together(
-                self._tables, works, scale,
-                lambda work: work.step.backward(work.gradients, [], scale))
-        for work in works:
-            work.call.free_steps.append(work.step)
+        if len(works) > 1:
+            return self._update_together(works, scale, bool)
+        work = works[0]
+        is_updated = work.step.backward(work.gradients, self._rates(work.call.tables), scale)
+        work.call.free_steps.append(work.step)
         return is_updated
 
-    def drop(self):
+    def add(self, works):
+        """Adds the gradients of `works` to the sums. Returns False if one of them is not allowed,
+        see `update`; then the sums are of no use."""
+        are_allowed = [work.step.backward(work.gradients, [], 1.0) for work in works]
+        for work in works:
+            work.call.free_steps.append(work.step)
+        return all(are_allowed)
+
+    def norm(self):
+        """The 2-norm of the sums of all tables."""
+        return math.sqrt(_engine.squared_norm(list(self._tables.values()), 0, 1))
+
+    def apply(self, factor):
+        """Updates the rows with the sums, multiplied by `factor`. The sums stay."""
+        _engine.apply_sums(list(self._tables.values()), self._rates(self._all), factor)
+
+    def forget(self):
         """Nothing is kept of a backward pass that failed."""
 
     def evaluate(self, work):
@@ -78,19 +125,3 @@ class LocalTables:
 
     def finish_step(self):
         """Nothing to balance."""
-
-
-def update_together(rank_tables, works, scale, add, agree=all):
-    """One update with the gradients of several look-ups. `add(work)` adds those of one to the sums
-    of its tables and returns whether it may; `agree([flag])` is whether all ranks may go on."""
-    tables = list({table.name: table for work in works for table in work.call.tables}.values())
-    sums = [rank_tables[table.name] for table in tables]
-    try:
-        rates = learning_rates(tables)
-        is_allowed = all([add(work) for work in works])  # each of them: other ranks do so, too
-        if not agree([is_allowed and _engine.sums_allow(sums, scale)]):
-            return False
-        _engine.apply_sums(sums, rates, scale)
-        return True
-    finally:
-        _engine.drop_sums(sums)

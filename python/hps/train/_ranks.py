@@ -17,6 +17,7 @@ and the keys of a localized table are looked up on one rank only.
 A step has three exchanges, each for all tables: keys, rows, gradients (src/train_cpu/rank_step.h).
 """
 
+import math
 import struct
 import weakref
 import zlib
@@ -26,8 +27,7 @@ import numpy as np
 from hps._hps import train as _engine
 from hps.train import _checkpoint
 from hps.train._exchange import FILES, GRADIENTS, KEYS, MEETING, ROWS, make_exchange
-from hps.train._local import update_together
-from hps.train._optimizers import learning_rates
+from hps.train._local import Engine
 
 _HOT_SHARE = 0.5  # a key is hot if at least half of the ranks' batches have it
 _IMBALANCE_MAX = 1.1  # work of the busiest rank / mean over all ranks, of localized tables
@@ -44,7 +44,7 @@ def _spread(loads, rank_count):
     return found, max(totals) * rank_count / max(1, sum(totals))
 
 
-class RankedTables:
+class RankedTables(Engine):
     """Has the interface of LocalTables; the tables are shared by the ranks of a process group."""
 
     def __init__(self, tables, group, hot_steps, share_memory):
@@ -52,6 +52,7 @@ class RankedTables:
         self._exchange = make_exchange(group, share_memory, settings)
         self.rank, self.rank_count = self._exchange.rank, self._exchange.rank_count
         self.saved = None  # the last save: (directory, its entry in the manifest)
+        self._all = tables
         self.shards = {table.name: table.make_shard() for table in tables}
         self._holders, _ = _spread({t.name: t.dim for t in tables if t.placement == "localized"},
                                    self.rank_count)
@@ -68,6 +69,8 @@ class RankedTables:
         self._is_balance_due = False
         self._calls = 0  # calls of forward so far
         self._open = weakref.WeakSet()  # Work of steps whose backward has not been called yet
+        self._has_sums = False
+        self._applied = 0  # a checksum of the factors of all updates from sums
         self._received = None  # Work whose sums of gradients lie in memory of the exchange
 
     @property
@@ -212,8 +215,9 @@ class RankedTables:
     def evaluate(self, work):
         return self.forward(work, is_training=False)
 
-    def take_gradients(self, work, gradients, scale):
-        """Takes the gradients of the blocks, and exchanges their sums with the other ranks."""
+    def take_gradients(self, work, gradients, scale, is_applied=True):
+        """Takes the gradients of the blocks, and exchanges their sums with the other ranks.
+        `is_applied`: `update` follows, else `add`."""
         step, exchange, scale = work.step, self._exchange, scale / self.rank_count
         self._open.discard(work)
         if self._received is not None:  # the memory of its sums is needed
@@ -221,8 +225,10 @@ class RankedTables:
         exchange.begin(work.call_number, True)
         exchange.settle(GRADIENTS)
         with exchange.telling():
-            work.rates = learning_rates(work.call.tables)
-            factors = zlib.crc32(struct.pack(f"{len(work.rates) + 1}d", *work.rates, scale))
+            factors = self._applied
+            if is_applied:
+                work.rates = self._rates(work.call.tables)
+                factors = _checksum(work.rates, scale)
             work.take_gradients(gradients)
             step.sum_gradients(work.gradients, scale,
                                exchange.room(GRADIENTS, self._sizes(step)[3]))
@@ -239,24 +245,46 @@ class RankedTables:
         return work.is_allowed
 
     def update(self, works, scale):
-        """As in LocalTables."""
         scale /= self.rank_count
-        if len(works) == 1:
-            self._received = None
-            with self._exchange.telling():
-                is_updated = works[0].step.update(*works[0].sums, works[0].rates, scale)
-        else:
-            is_updated = update_together(
-                self._tables, works, scale, self._add,
-                lambda flags: all(flag for (flag,) in self._exchange.gather(flags)))
-        for work in works:
-            work.call.free_steps.append(work.step)
+        if len(works) > 1:
+            return self._update_together(
+                works, scale, lambda flag: not self._add_up([float(not flag)])[0])
+        work, self._received = works[0], None
+        with self._exchange.telling():
+            is_updated = work.step.update(*work.sums, work.rates, scale)
+        work.call.free_steps.append(work.step)
         return is_updated
 
-    def drop(self):
-        """Forgets the gradients of a backward pass that failed."""
+    def add(self, works):
+        self._has_sums = True
+        are_allowed = [self._add(work) for work in works]
+        for work in works:
+            work.call.free_steps.append(work.step)
+        return all(are_allowed)
+
+    def norm(self):
+        """That of the sums divided by the number of ranks: gradients are averaged."""
+        own = _engine.squared_norm(list(self._tables.values()), self.rank, self.rank_count)
+        return math.sqrt(self._add_up([own])[0]) / self.rank_count
+
+    def apply(self, factor):
+        rates = self._rates(self._all)
+        self._applied = _checksum(rates, factor, self._applied)
+        _engine.apply_sums(list(self._tables.values()), rates, factor / self.rank_count)
+
+    def _add_up(self, values):
+        """The sums of the ranks' values."""
+        self._meet(MEETING)
+        return self._exchange.add_up(values)
+
+    def drop_sums(self):
+        super().drop_sums()
+        self._has_sums = False
+
+    def forget(self):
+        """Forgets what is kept of a backward pass that failed."""
         self._received = None
-        _engine.drop_sums(list(self._tables.values()))
+        self.drop_sums()
 
     def _count(self, call, step):
         for i, table in enumerate(call.tables):
@@ -269,11 +297,11 @@ class RankedTables:
             self._is_balance_due = not self._steps_left
 
     def _balance_between_steps(self):
-        """Chooses the hot rows if no rank has a step between its forward and its backward;
-        otherwise the next step tries again. Such a step would update the copies of the rows that
-        were hot when it looked them up, and copies of a row would differ."""
+        """Chooses the hot rows if no rank has a step between its forward and its update; otherwise
+        the next step tries again. Such a step would update the copies of the rows that were hot
+        when it looked them up, and copies of a row would differ."""
         self._meet(MEETING)
-        if not any(self._exchange.gather(len(self._open))):
+        if not any(self._exchange.gather(len(self._open) or self._has_sums)):
             self._is_balance_due = False
             self._balance()
 
@@ -308,3 +336,8 @@ class RankedTables:
                 shard.write_rows(part)
         shard.erase_rows(colder[~self.owns(table, colder)])
         return np.concatenate([part["keys"] for part in parts])
+
+
+def _checksum(rates, scale, before=0):
+    """Of what gradients are multiplied by. Ranks compare it."""
+    return zlib.crc32(struct.pack(f"{len(rates) + 1}d", *rates, scale), before)
