@@ -20,3 +20,11 @@ from hps.train._targets import ProducerTarget, ServerTarget, StoreTarget
 __all__ = ["Adagrad", "Adam", "Constant", "EmbeddingCollection", "Feature", "Ftrl", "Keys",
            "Normal", "ProducerTarget", "Rows", "RowwiseAdagrad", "SGD", "ServerTarget",
            "StoreTarget", "Table", "TruncatedNormal", "Uniform"]
+
+
+def __getattr__(name):
+    # It needs Lightning, which is not installed with hps.
+    if name == "LightningCheckpoint":
+        from hps.train._lightning import LightningCheckpoint
+        return LightningCheckpoint
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -222,7 +222,8 @@ def save(engine, tables, directory, incremental, state):
     try:
         together(engine, prepare, *message)
         parts = together(engine, write, *message)
-        found = {"number": number, "ranks": engine.rank_count,
+        found = {"number": number, "ranks": engine.rank_count, "run": engine.run,
+                 "steps": engine.steps,
                  "files": {name: file for part in parts for name, file in part.items()}}
         together(engine, finish, *message)
     except (OSError, RuntimeError):
@@ -279,6 +280,9 @@ def load(engine, tables, directory):
     engine.begin_load(manifest["plans"])
     together(engine, lambda: _load_tables(engine, tables, directory, manifest["saves"]),
              f"the checkpoint in {directory} was not loaded", "; tables may have a part of it")
+    newest = manifest["saves"][-1]
+    engine.steps = newest.get("steps", 0)  # a save of hps 0.1 does not tell
+    engine.loaded = (newest["run"], engine.steps) if "run" in newest else None
     return state
 
 

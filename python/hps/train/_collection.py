@@ -7,7 +7,7 @@ import weakref
 import torch
 import torch.distributed
 
-from hps.train import _checkpoint, _export
+from hps.train import _checkpoint, _export, _state
 from hps.train._keys import Keys, pack
 from hps.train._local import LocalTables
 from hps.train._ranks import RankedTables
@@ -108,6 +108,7 @@ class EmbeddingCollection(torch.nn.Module):
             self._engine.refuse(is_training)
             raise
         if is_training:
+            self._engine.steps += 1
             blocks = _Lookup.apply(self.anchor, self, work)
         else:
             blocks = self._engine.evaluate(work)
@@ -144,6 +145,23 @@ class EmbeddingCollection(torch.nn.Module):
     def _apply(self, fn, recurse=True):
         """The rows are on the CPU, and float32, wherever the model is moved."""
         return self
+
+    def get_extra_state(self):
+        """What `state_dict` has of the tables: which rows they have, not the rows themselves."""
+        return _state.extra_state(self._engine)
+
+    def set_extra_state(self, state):
+        """Raises ValueError if the tables have other rows than when the state was taken; `load`
+        reads these first."""
+        _state.check_extra_state(self._engine, state)
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        del destination[prefix + "anchor"]  # it has no value
+
+    def _load_from_state_dict(self, state_dict, prefix, *arguments):
+        state_dict[prefix + "anchor"] = self.anchor
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
 
     def __reduce_ex__(self, protocol):
         raise TypeError("an EmbeddingCollection can't be copied or pickled: its rows are in the "

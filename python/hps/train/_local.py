@@ -1,6 +1,7 @@
 """The tables of training in one process. One call works on all tables."""
 
 import math
+import secrets
 
 from hps._hps import train as _engine
 from hps.train._optimizers import learning_rates
@@ -12,6 +13,10 @@ class Engine:
 
     _tables: dict
     before_rates = None  # called before learning rates are read
+    run = ""       # names this collection, the same on all ranks
+    steps = 0      # training steps, with those of the checkpoint that was loaded
+    loaded = None  # (run, steps) of that checkpoint
+    saved = None   # the last save: (directory, its entry in the manifest)
 
     def _rates(self, tables):
         if self.before_rates is not None:
@@ -47,7 +52,7 @@ class LocalTables(Engine):
         self._tables = {name: _engine.RankTable(shard, 0, False)
                         for name, shard in self.shards.items()}
         self.plans = []  # placements of a loaded checkpoint; the next checkpoint keeps them
-        self.saved = None  # the last save: (directory, its entry in the manifest)
+        self.run = secrets.token_hex(8)
 
     def forward(self, work, is_training=True):
         """Returns the blocks of the outputs."""

@@ -18,6 +18,7 @@ A step has three exchanges, each for all tables: keys, rows, gradients (src/trai
 """
 
 import math
+import secrets
 import struct
 import weakref
 import zlib
@@ -51,7 +52,7 @@ class RankedTables(Engine):
         settings = [f"{hot_steps=}", f"{share_memory=}", *map(repr, tables)]
         self._exchange = make_exchange(group, share_memory, settings)
         self.rank, self.rank_count = self._exchange.rank, self._exchange.rank_count
-        self.saved = None  # the last save: (directory, its entry in the manifest)
+        self.run = self._exchange.gather(secrets.token_hex(8))[0]
         self._all = tables
         self.shards = {table.name: table.make_shard() for table in tables}
         self._holders, _ = _spread({t.name: t.dim for t in tables if t.placement == "localized"},
