@@ -110,8 +110,8 @@ class KeysTest(unittest.TestCase):
                           {"a": values[:2], "b": (values[2:], torch.tensor([0, 2]))})
 
     def test_from_nested(self) -> None:
-        nested = torch.nested.nested_tensor([torch.tensor([1, 2]), torch.tensor([], dtype=torch.int64),
-                                             torch.tensor([3])], layout=torch.jagged)
+        bags = [torch.tensor([1, 2]), torch.tensor([], dtype=torch.int64), torch.tensor([3])]
+        nested = torch.nested.nested_tensor(bags, layout=torch.jagged)
         values = torch.tensor([1, 2, 3])
         offsets = torch.tensor([0, 2, 2, 3])
         self.expect_equal(ht.Keys.from_nested({"a": nested, "c": nested}),

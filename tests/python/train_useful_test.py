@@ -10,6 +10,7 @@ import unittest
 
 import numpy as np
 import torch
+from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
 import hps.train as ht
 
@@ -143,6 +144,28 @@ class DocumentationTest(unittest.TestCase):
             names["store"].close()
         self.assertGreater(names["right"].float().mean().item(), 0.75)
         self.assertIn("{'user': (", output.getvalue())
+
+    def test_what_replaces_calls_of_other_libraries(self) -> None:
+        """Every piece of code in the right column of the table runs."""
+        text = (ROOT / "docs" / "training.md").read_text()
+        table = text.split("## Coming from PyTorch, TorchRec, SOK")[1].split("\n## ")[0]
+        lines = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")][2:]
+        self.assertGreater(len(lines), 12)
+        with tempfile.TemporaryDirectory(prefix="hps_train_") as directory:
+            for left, right in lines:
+                keys = torch.tensor([3, 4, 5])
+                names = {
+                    "torch": torch, "ht": ht, "keys": keys, "offsets": torch.tensor([0, 1, 2, 3]),
+                    "directory": pathlib.Path(directory) / "rows",
+                    "kjt": KeyedJaggedTensor(keys=["item", "user"], values=keys.repeat(2),
+                                             lengths=torch.ones(6, dtype=torch.int64)),
+                    "embed": ht.EmbeddingCollection([ht.Table("user", 8, pooling="mean"),
+                                                     ht.Table("item", 8)])}
+                code = [piece for piece in right.split("`")[1::2] if "(" in piece]
+                self.assertTrue(code, left)
+                for piece in code:
+                    with self.subTest(piece):
+                        exec(compile(piece, left, "exec"), names)
 
 
 if __name__ == "__main__":

@@ -135,8 +135,8 @@ class _Columns(torch.autograd.Function):
 
 
 class Rows(collections.abc.Mapping):
-    """The output of an `EmbeddingCollection`: rows[feature], `tensor` and `stack()` are views of the
-    same memory. It is a mapping {feature: tensor} in the order of the keys.
+    """The output of an `EmbeddingCollection`: rows[feature], `tensor` and `stack()` are views of
+    the same memory. It is a mapping {feature: tensor} in the order of the keys.
 
     A pooled feature has [batch, dim]; one with the pooling "none" a row for each key, [n, dim], or
     [batch, k, dim] where its keys were [batch, k].

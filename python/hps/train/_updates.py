@@ -81,8 +81,8 @@ class StepUpdates(_Updates):
     multiplies that gradient afterwards (clip_grad_norm_, GradScaler.unscale_) multiplies the sums;
     whatever removes it (zero_grad) removes them. It is infinite if a gradient was not finite.
 
-    `probe` is a parameter of the tables' optimizer, in which a GradScaler finds what it finds in the
-    anchor's gradient: an infinity, if there is one.
+    `probe` is a parameter of the tables' optimizer, in which a GradScaler finds what it finds in
+    the anchor's gradient: an infinity, if there is one.
     """
 
     def __init__(self, engine, anchor):
