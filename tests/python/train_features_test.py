@@ -67,6 +67,58 @@ class KeysTest(unittest.TestCase):
                           {"a": (values[:1], None, weights[:1]),
                            "b": (values[1:], torch.tensor([0, 3]), weights[1:])})
 
+    def test_gradients_of_weights(self) -> None:
+        """Those of nn.EmbeddingBag, with features that share a table, and from a dict."""
+        embed = embed_of(ht.Table("t", 4, optimizer=ht.SGD(lr=0.1), features=["a", "b"]),
+                         ht.Table("u", 3, features=[ht.Feature("c", "mean")]))
+        embed({"a": torch.arange(5), "c": torch.arange(5)})
+        bag = torch.nn.EmbeddingBag.from_pretrained(
+            torch.from_numpy(embed.rows("t")[1]), freeze=False, mode="sum",
+            include_last_offset=True)
+        optimizer = torch.optim.SGD(bag.parameters(), lr=0.1)
+        for step in range(6):
+            random = torch.Generator().manual_seed(step)
+            a, b = (torch.randint(5, (n,), generator=random) for n in (6, 3))
+            offsets = torch.tensor([0, 0, 4, 6])
+            weights, peers = ([torch.rand(n, generator=random).requires_grad_() for n in (6, 3)]
+                              for random in (torch.Generator().manual_seed(step) for _ in "ab"))
+            factor = torch.rand(3, 4, generator=random)
+            if step % 2:
+                out = embed(ht.Keys(["a", "b"], torch.cat([a, b]), torch.tensor(
+                    [0, 0, 4, 6, 7, 8, 9]), torch.cat(weights)))
+            else:
+                out = embed({"a": (a, offsets, weights[0]), "c": torch.arange(3),
+                             "b": (b, None, weights[1])})
+                self.assertEqual(list(out), ["a", "c", "b"])
+                self.assertEqual(out.tensor.shape, (3, 11))
+            rows = bag(a, offsets, peers[0]), bag(b, torch.arange(4), peers[1])
+            if step < 4:
+                (out["a"].square() * factor + out["b"]).sum().backward()
+                (rows[0].square() * factor + rows[1]).sum().backward()
+            else:
+                out["a"].square().sum().backward()
+                rows[0].square().sum().backward()
+            for weight, peer in zip(weights, peers):
+                expected = torch.zeros_like(weight) if peer.grad is None else peer.grad
+                torch.testing.assert_close(weight.grad, expected)
+            optimizer.step()
+            optimizer.zero_grad()
+            np.testing.assert_allclose(embed.rows("t")[1], bag.weight.detach(), atol=1e-6)
+
+    def test_gradients_of_weights_alone(self) -> None:
+        """torch.autograd.grad updates no row."""
+        embed = embed_of(ht.Table("t", 2, optimizer=ht.SGD(lr=1.0), init=ht.Uniform(2, 2)))
+        weights = torch.ones(3, requires_grad=True)
+        out = embed({"t": (torch.tensor([1, 2, 1]), torch.tensor([0, 2, 3]), weights)})
+        found, = torch.autograd.grad(out.tensor.sum(), weights)
+        self.assertEqual(found.tolist(), [4, 4, 4])
+        self.assertEqual(rows_of(embed, "t"), {1: [2, 2], 2: [2, 2]})
+        embed({"t": [2]}).tensor.sum().backward()
+        self.assertEqual(rows_of(embed, "t"), {1: [2, 2], 2: [1, 1]})
+        embed.eval()
+        self.assertFalse(embed({"t": (torch.tensor([1]), None, weights[:1])})
+                         .tensor.requires_grad)
+
     def test_from_dict(self) -> None:
         keys = ht.Keys.from_dict({"a": np.array([[1, 2], [3, 4]], np.int32), "b": [5, 6],
                                   "c": (torch.tensor([7, 8, 9]), torch.tensor([0, 2, 3]))})

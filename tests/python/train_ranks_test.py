@@ -79,6 +79,15 @@ def train(embed: ht.EmbeddingCollection, steps: range, rank: int, rank_count: in
         sum(losses).backward()
 
 
+def gradients_of_weights(embed: ht.EmbeddingCollection, rank: int,
+                         rank_count: int) -> dict[str, torch.Tensor]:
+    inputs, target = samples(STEPS, rank, rank_count)
+    weighted = {name: value for name, value in inputs.items() if isinstance(value, tuple)}
+    weights = [weights.requires_grad_() for *_, weights in weighted.values()]
+    loss = sum((rows * target.unsqueeze(1)).sum() for rows in embed(weighted).values())
+    return dict(zip(weighted, torch.autograd.grad(loss, weights)))  # which changes no row
+
+
 class Stepped(torch.nn.Module):
     """A model whose tables are updated in the step of their optimizer."""
 
@@ -161,6 +170,7 @@ def run_rank(rank: int, rank_count: int, directory: pathlib.Path) -> None:
     train(localized, range(STEPS), rank, rank_count)
     localized.export(directory / "localized")
     run_odd_steps(resumed, rank)
+    torch.save(gradients_of_weights(resumed, rank, rank_count), directory / f"weights.{rank}.pt")
     train_in_steps(rank, rank_count, directory, share_memory)
     # A NaN of one rank changes no row of any rank.
     inputs, _ = samples(STEPS, rank, rank_count)
@@ -260,6 +270,16 @@ class RanksTest(unittest.TestCase):
             for rank in range(count):
                 found = torch.load(self.directory / name / f"stepped.{rank}.pt", weights_only=True)
                 torch.testing.assert_close(found, one, rtol=1e-5, atol=ERROR_MAX)
+
+    def test_gradients_of_weights_are_those_of_one(self) -> None:
+        one = torch.load(self.directory / "1" / "weights.0.pt", weights_only=True)
+        self.assertEqual(len(one), len(PLACEMENTS))
+        for count, name in RUNS[1:]:
+            parts = [torch.load(self.directory / name / f"weights.{rank}.pt", weights_only=True)
+                     for rank in range(count)]
+            for table, gradients in one.items():
+                found = torch.cat([part[table] for part in parts])
+                torch.testing.assert_close(found, gradients, rtol=0, atol=ERROR_MAX)
 
     def test_localized_tables_have_the_bits_of_one_process(self) -> None:
         for name, table in itertools.product(MANY, tables()):

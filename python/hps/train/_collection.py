@@ -11,7 +11,8 @@ from hps.train import _checkpoint, _export, _state
 from hps.train._keys import Keys, pack
 from hps.train._local import LocalTables
 from hps.train._ranks import RankedTables
-from hps.train._rows import Call, Rows, Work
+from hps.train._rows import Call, Rows, Work, hidden
+from hps.train._table import Feature
 from hps.train._torch_optimizer import TablesOptimizer
 from hps.train._updates import BackwardUpdates, StepUpdates
 
@@ -23,10 +24,13 @@ class _Lookup(torch.autograd.Function):
     PyTorch has added up the zeros of all look-ups of a backward pass, the rows are updated."""
 
     @staticmethod
-    def forward(ctx, _anchor, collection, work):
+    def forward(ctx, _anchor, _weights, collection, work):
         ctx.collection, ctx.work = collection, work
         ctx.set_materialize_grads(False)
-        return tuple(collection._engine.forward(work))
+        blocks = collection._engine.forward(work)
+        shown = len(blocks) - (len(work.call.names) - work.shown)
+        work.hidden_blocks = blocks[shown:]
+        return tuple(blocks[:shown])
 
     @staticmethod
     def backward(ctx, *gradients):
@@ -34,8 +38,9 @@ class _Lookup(torch.autograd.Function):
             raise RuntimeError("the rows of this step have been updated; backward runs once")
         work, collection = ctx.work, ctx.collection
         ctx.work = ctx.collection = None
-        collection._updates.take(work, gradients)
-        return collection._zero, None, None
+        weights = None if work.weights is None else work.weight_gradients(gradients)
+        collection._updates.take(work, [*gradients, *[None] * len(work.hidden_blocks)])
+        return collection._zero, weights, None, None
 
 
 class EmbeddingCollection(torch.nn.Module):
@@ -103,28 +108,42 @@ class EmbeddingCollection(torch.nn.Module):
                           'backward would be updated with scaled gradients; make the collection '
                           'with update="step"', stacklevel=2)
         try:
-            work = self._work(inputs)
+            work = self._work(inputs, is_training)
         except Exception:
             self._engine.refuse(is_training)
             raise
         if is_training:
             self._engine.steps += 1
-            blocks = _Lookup.apply(self.anchor, self, work)
+            blocks = _Lookup.apply(self.anchor, work.weights, self, work)
         else:
             blocks = self._engine.evaluate(work)
         return Rows(work, blocks)
 
-    def _work(self, inputs):
+    def _work(self, inputs, is_training):
         names = inputs.features if isinstance(inputs, Keys) else tuple(inputs)
-        call = self._calls.get(names)
-        if call is None:
+        if names not in self._calls:
             for name in names:
                 if name not in self._features:
                     raise KeyError(f"no table has the feature {name!r}; there are "
                                    f"{list(self._features)}")
-            ids = {name: i for i, name in enumerate(self._features)}
-            call = self._calls[names] = Call(names, self._features, ids)
-        return Work(call, inputs if isinstance(inputs, Keys) else pack(inputs, self._describe))
+        keys = inputs if isinstance(inputs, Keys) else pack(inputs, self._describe)
+        weights = keys.weights
+        if weights is None or not weights.requires_grad or not is_training:
+            return Work(self._call(names), keys)
+        keys = keys.with_rows_of_weighted(hidden)
+        work = Work(self._call(keys.features), keys)
+        work.weights, work.shown = weights, len(names)
+        return work
+
+    def _call(self, names):
+        if names not in self._calls:
+            features, ids = dict(self._features), {}
+            for name, (_, table) in self._features.items():
+                features[hidden(name)] = Feature(f"{name} (rows)", "none"), table
+                ids[name] = len(ids)
+                ids[hidden(name)] = len(ids)
+            self._calls[names] = Call(names, features, ids)
+        return self._calls[names]
 
     def _describe(self, name):
         return f"feature {name!r} of table {self._features[name][1].name!r}"

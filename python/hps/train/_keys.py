@@ -1,6 +1,7 @@
 """The keys of a batch, those of all features in one tensor."""
 
 import functools
+import itertools
 
 import torch
 
@@ -10,7 +11,7 @@ _NARROW = (torch.int8, torch.int16, torch.int32, torch.uint8, torch.uint16, torc
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
     """The values in memory as the engine reads it: without gaps, and not as their negatives."""
-    return tensor.contiguous().resolve_neg().detach()
+    return tensor.contiguous().resolve_neg()
 
 
 def _read(value, dtype, what, part: str) -> torch.Tensor:
@@ -38,7 +39,8 @@ class Keys:
     values    integers [n]. Values of int64 on the CPU are not copied
     offsets   integers [features * batch + 1]: bag b of feature f has the keys from
               offsets[f * batch + b] to offsets[f * batch + b + 1]; None: every key is a bag
-    weights   float32 [n]: factors of the rows, for features with the pooling "sum"; None: 1
+    weights   float32 [n]: factors of the rows, for features with the pooling "sum"; None: 1. They
+              may require gradients
 
     Raises TypeError or ValueError for tensors of a wrong type, device or size. Offsets that do not
     ascend are found when the keys are looked up.
@@ -105,6 +107,24 @@ class Keys:
                                  "pass tensor.contiguous()")
             parts[name] = (nested.values(), nested.offsets())
         return cls.from_dict(parts)
+
+    def with_rows_of_weighted(self, call_it):
+        """Keys that also look up the rows of each key of the weighted features, as features of
+        their own. `call_it(name)` is the name of such a feature."""
+        weighted = self._is_weighted or [True] * len(self.features)
+        chosen = [i for i, is_weighted in enumerate(weighted) if is_weighted]
+        ends = list(itertools.accumulate(self.key_counts(), initial=0))
+        keys = Keys.__new__(Keys)
+        keys.features = (*self.features, *(call_it(self.features[i]) for i in chosen))
+        keys.values = torch.cat([self.values, *(self.values[ends[i]:ends[i + 1]] for i in chosen)])
+        counts = [ends[i + 1] - ends[i] for i in chosen]
+        keys._bag_counts = [*self.bag_counts(), *counts]
+        keys.offsets = None if self.offsets is None else torch.cat(
+            [self.offsets, torch.arange(ends[-1] + 1, keys.values.numel() + 1, device="cpu")])
+        keys.weights = torch.cat([self.weights.detach(), torch.ones(sum(counts), device="cpu")])
+        keys._is_weighted = weighted + [False] * len(chosen)
+        keys._widths = None if self._widths is None else self._widths + [None] * len(chosen)
+        return keys
 
     def bag_counts(self):
         """The number of bags of each feature."""

@@ -1,6 +1,7 @@
 """What a look-up returns: the rows of every feature."""
 
 import collections.abc
+import itertools
 
 import torch
 
@@ -21,8 +22,8 @@ class Call:
         chosen = [features[name] for name in names]
         self.tables = list({table.name: table for _, table in chosen}.values())
         numbers = {table.name: i for i, table in enumerate(self.tables)}
-        self.features = [(feature.name, ids[feature.name], numbers[table.name],
-                          POOLINGS[feature.pooling]) for feature, table in chosen]
+        self.features = [(feature.name, ids[name], numbers[table.name],
+                          POOLINGS[feature.pooling]) for name, (feature, table) in zip(names, chosen)]
         self.feature_tables = [numbers[table.name] for _, table in chosen]
         self.dims = [table.dim for _, table in chosen]
         self.is_pooled = [feature.pooling != "none" for feature, _ in chosen]
@@ -38,6 +39,12 @@ class Call:
         self.free_steps = []  # steps of the engine that no look-up uses
 
 
+def hidden(name):
+    """The feature that looks up the rows of the keys of a weighted feature, one for each key, for
+    the gradients of the weights. No feature of a table has such a name."""
+    return ("rows of", name)
+
+
 class Work:
     """One look-up, from its forward to its update. `shapes`: of the tensors of its outputs.
 
@@ -51,6 +58,9 @@ class Work:
         self.step = None
         self.column_gradients = None  # of the features in the first block
         self.gradients = None  # places of gradients; see `places`
+        self.weights = None  # of the keys, if they need gradients
+        self.hidden_blocks = []  # of hidden features, which come last
+        self.shown = len(call.names)  # features that are not hidden
         self.kept = None  # the tensors with these gradients
         if len(keys._bag_counts) == 1 and len(call.pooled) == len(call.names):
             self.is_joined, self.blocks = True, call.blocks
@@ -102,6 +112,36 @@ class Work:
             blocks[0] = self._joined(columns, blocks[0])
         self.kept = blocks
         self.gradients = self.places(blocks)
+
+    def weight_gradients(self, block_gradients):
+        """Those of the weights: for each key, the product of its row and of the gradient of its
+        bag."""
+        names, keys = self.call.names, self.keys
+        ends = list(itertools.accumulate(keys.key_counts(), initial=0))
+        bags = list(itertools.accumulate(keys.bag_counts(), initial=0))
+        found = torch.zeros(self.weights.numel(), device="cpu")
+        for name, rows in zip(names[self.shown:], self.hidden_blocks):
+            i = self.call.places[name[1]]
+            gradient = self._gradient_of(i, block_gradients)
+            if gradient is None:
+                continue
+            if keys.offsets is not None:
+                lengths = keys.offsets[bags[i]:bags[i + 1] + 1].diff()
+                gradient = gradient.repeat_interleave(lengths, 0)
+            found[ends[i]:ends[i + 1]] = (gradient * rows).sum(1)
+        return found
+
+    def _gradient_of(self, i, block_gradients):
+        """That of a pooled feature's output; None: the loss does not depend on it."""
+        block = block_gradients[self.blocks[i]]
+        if not self.is_joined:
+            return block
+        column = self.call.columns[i] // _FLOAT_BYTES
+        parts = [] if block is None else [block[:, column:column + self.call.dims[i]]]
+        if self.column_gradients is not None:
+            parts.append(self.column_gradients[self.call.pooled.index(i)])
+        parts = [part for part in parts if part is not None]
+        return sum(parts[1:], parts[0]) if parts else None
 
     def _joined(self, columns, block):
         """The gradients of columns side by side, plus that of the whole block if there is one."""
@@ -177,7 +217,7 @@ class Rows(collections.abc.Mapping):
     def __getitem__(self, name):
         work = self._work
         if name not in work.call.places:
-            raise KeyError(f"no feature {name!r} was looked up; there are {list(work.call.names)}")
+            raise KeyError(f"no feature {name!r} was looked up; there are {list(self)}")
         i = work.call.places[name]
         block = self._blocks[work.blocks[i]]
         if work.call.is_pooled[i]:
@@ -198,10 +238,10 @@ class Rows(collections.abc.Mapping):
         return self._columns[i]
 
     def __iter__(self):
-        return iter(self._work.call.names)
+        return iter(self._work.call.names[:self._work.shown])
 
     def __len__(self):
-        return len(self._work.call.names)
+        return self._work.shown
 
     def __repr__(self):
         return f"Rows({ {name: list(rows.shape) for name, rows in self.items()} })"
