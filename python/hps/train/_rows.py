@@ -22,8 +22,9 @@ class Call:
         chosen = [features[name] for name in names]
         self.tables = list({table.name: table for _, table in chosen}.values())
         numbers = {table.name: i for i, table in enumerate(self.tables)}
-        self.features = [(feature.name, ids[name], numbers[table.name],
-                          POOLINGS[feature.pooling]) for name, (feature, table) in zip(names, chosen)]
+        self.features = [
+            (feature.name, ids[name], numbers[table.name], POOLINGS[feature.pooling])
+            for name, (feature, table) in zip(names, chosen)]
         self.feature_tables = [numbers[table.name] for _, table in chosen]
         self.dims = [table.dim for _, table in chosen]
         self.is_pooled = [feature.pooling != "none" for feature, _ in chosen]
