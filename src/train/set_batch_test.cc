@@ -82,6 +82,9 @@ TEST(SplitBatch, RefusesWhatDoesNotFit) {
             "keys: 4 keys for 3 bags of one key each");
   EXPECT_EQ(refused({.keys = keys, .bag_counts = std::span(bag_counts).first(2)}),
             "keys: bags of 2 features, not 3");
+  const std::vector<int64_t> negative = {5, -3, 2};
+  EXPECT_EQ(refused({.keys = keys, .bag_counts = negative}),
+            "keys: a feature has less than 0, or 2^32 - 1 bags or more");
   const auto with = [&](const std::vector<int64_t>& offsets) {
     return refused({.keys = keys, .offsets = offsets, .bag_counts = bag_counts});
   };

@@ -314,10 +314,15 @@ absl::StatusOr<bool> RankStep::Update(std::span<const std::span<const float>> fr
 }
 
 absl::StatusOr<bool> RankStep::AddToSums(std::span<const std::span<const float>> from) {
-  return TakeGradients(from, [&](size_t t, StepIndex& step, std::span<const GradientPiece> pieces) {
+  const auto add = [&](size_t t, StepIndex& step, std::span<const GradientPiece> pieces) {
     tables_[t]->sums.Add(step, pieces);
     return absl::OkStatus();
-  });
+  };
+  absl::StatusOr<bool> taken = TakeGradients(from, add);
+  if (!taken.ok()) {
+    for (RankTable* const table : tables_) table->sums.Clear();
+  }
+  return taken;
 }
 
 bool SumsAllow(std::span<RankTable* const> tables, float scale) {

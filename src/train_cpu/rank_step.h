@@ -77,7 +77,8 @@ class RankStep {
   // `factors`: of each table.
   absl::StatusOr<bool> Update(std::span<const std::span<const float>> from,
                               std::span<const UpdateFactors> factors);
-  // Adds the gradients to the sums of the tables. False, and no sum has changed: as Update.
+  // Adds the gradients to the sums of the tables. False, and no sum has changed: as Update. After
+  // an error there are no sums.
   absl::StatusOr<bool> AddToSums(std::span<const std::span<const float>> from);
 
   std::span<const Key> keys(size_t table) const { return parts_[table]->keys(); }

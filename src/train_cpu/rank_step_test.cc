@@ -328,7 +328,8 @@ TEST(RankStep, SumsOfTwoStepsMakeOneUpdate) {
 // The norm of all ranks' sums is that of one process: a hot row counts once.
 TEST(RankStep, NormsOfRanksAddUp) {
   std::mt19937_64 random(TestSeed());
-  const std::vector<Samples> samples = SamplesOfRanks(random, 3, Pooling::kSum);
+  std::vector<Samples> samples = SamplesOfRanks(random, 3, Pooling::kSum);
+  samples[1] = {.keys = {1, 7}, .offsets = {0, 2}, .gradients = Floats(kDim, 1)};
   Ranks ranks(3);
   Ranks one(1);
   ranks.LookUp(samples, Pooling::kSum);

@@ -20,7 +20,8 @@ class RowSums {
   // Rows of `dim` elements.
   explicit RowSums(size_t dim) : dim_(dim), zeros_(dim) {}
 
-  // Adds the gradients of a step of the table's HostShard. May throw std::bad_alloc; then clear.
+  // Adds the gradients of a step of the table's HostShard. May throw std::bad_alloc; then call
+  // Clear.
   void Add(const StepIndex& step, std::span<const GradientPiece> gradients);
 
   // Whether Add was called since the last Clear.

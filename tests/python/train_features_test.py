@@ -1,6 +1,7 @@
 """hps.train's input and output: packed keys, features that share a table, look-ups that make one
 update."""
 
+import functools
 import unittest
 from unittest import mock
 
@@ -175,6 +176,34 @@ class KeysTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "feature 'a': the nested tensor has gaps"):
             ht.Keys.from_nested({"a": gaps})
 
+    def test_they_can_not_be_changed(self) -> None:
+        embed = embed_of(ht.Table("a", 2))
+        keys = ht.Keys(["a"], torch.arange(4))
+        with self.assertRaises(AttributeError):
+            keys.values = torch.arange(2)
+        for change in (lambda values: values.untyped_storage().resize_(0),
+                       lambda values: setattr(values, "data", torch.zeros(8, 2)[:, 0]),
+                       lambda values: setattr(values, "data", torch.zeros(4, dtype=torch.int32))):
+            values = torch.arange(4)
+            keys = ht.Keys(["a"], values)
+            change(values)
+            with self.assertRaisesRegex(ValueError, "was changed to another type, size or memory"):
+                embed(keys)
+        self.assertEqual(embed.statistics()["a"]["rows"], 0)
+
+    def test_another_default_type(self) -> None:
+        torch.set_default_dtype(torch.float64)
+        self.addCleanup(torch.set_default_dtype, torch.float32)
+        for update in ("backward", "step"):
+            embed = ht.EmbeddingCollection([unit_table(name) for name in "abc"], update=update)
+            weights = torch.tensor([2.0, 3.0], dtype=torch.float32, requires_grad=True)
+            out = embed({"a": (torch.tensor([1, 2]), None, weights), "b": torch.tensor([1, 2]),
+                         "c": torch.tensor([1, 2])})
+            (out["a"].sum() + (out.tensor * 0).sum()).backward()
+            embed.optimizer().step()
+            self.assertEqual(rows_of(embed, "a"), {1: [-2, -2], 2: [-3, -3]})
+            self.assertEqual(rows_of(embed, "b"), {1: [0, 0], 2: [0, 0]})
+
     def test_values_that_need_no_copy_are_not_copied(self) -> None:
         values, offsets = torch.tensor([1, 2]), torch.tensor([0, 1, 2])
         keys = ht.Keys(["a", "b"], values, offsets)
@@ -204,6 +233,21 @@ class KeysTest(unittest.TestCase):
                 ht.Keys(*arguments)
         with self.assertRaisesRegex(ValueError, "no feature"):
             ht.Keys.from_dict({})
+        with self.assertRaisesRegex(ValueError, "feature 'a': keys can't be made a tensor"):
+            ht.Keys.from_dict({"a": [2**63]})
+        with self.assertRaisesRegex(ValueError, "'a': 6 weights for 6 keys: .3, 2. for .2,"):
+            ht.Keys.from_dict({"a": (torch.zeros(2, 3, dtype=torch.int64), None,
+                                     torch.ones(3, 2))})
+        self.assertEqual(embed_of(ht.Table("a", 2))({"a": []}).tensor.shape, (0, 2))
+        for wrong in (torch.tensor([1]), [1], KeyedJaggedTensor(
+                keys=["a"], values=torch.tensor([1]), lengths=torch.tensor([1]))):
+            with self.assertRaisesRegex(TypeError, "expected {feature: keys} or Keys, not .*Keys"):
+                embed_of(ht.Table("a", 2))(wrong)
+        for pooling in ("none", "mean"):
+            embed = embed_of(ht.Table("a", 2, features=["a", ht.Feature("b", pooling)]))
+            for ends in ([0, 3, 2], [0, -2**62, 2], [0, 2**62, 2], [1, 1, 2], [0, 1, 1]):
+                with self.assertRaisesRegex(ValueError, "offsets must ascend from 0 to the number"):
+                    embed(ht.Keys(["a", "b"], two, torch.tensor(ends)))
 
     def test_errors_name_the_feature_and_the_table_and_change_nothing(self) -> None:
         embed = embed_of(ht.Table("goods", 2, features=["item", ht.Feature("seen", "mean")]),
@@ -249,6 +293,34 @@ class KeysTest(unittest.TestCase):
         self.assertEqual(calls, ["forward", "backward"])
 
 
+class ByHand(torch.optim.Optimizer):
+    """An optimizer by its formula, with two states."""
+
+    def __init__(self, rows, formula) -> None:
+        super().__init__(rows, {})
+        self.formula = formula
+
+    @torch.no_grad()
+    def step(self, _=None) -> None:
+        for rows in self.param_groups[0]["params"]:
+            self.formula(rows, rows.grad, self.state[rows])
+
+
+def rowwise_adagrad(rows: torch.Tensor, gradient: torch.Tensor, state: dict) -> None:
+    total = state.setdefault("a", torch.full((len(rows), 1), 0.1))
+    total += gradient.square().mean(1, keepdim=True)
+    rows -= 0.05 * gradient / (total.sqrt() + 1e-10)
+
+
+def ftrl(rows: torch.Tensor, gradient: torch.Tensor, state: dict) -> None:
+    n = state.setdefault("n", torch.full_like(rows, 0.1))
+    z = state.setdefault("z", torch.zeros_like(rows))
+    before = n.sqrt()
+    n += gradient.square()
+    z += gradient - (n.sqrt() - before) / 0.1 * rows
+    rows.copy_(torch.where(z.abs() <= 0.01, 0, (z.sign() * 0.01 - z) / (n.sqrt() / 0.1 + 0.02)))
+
+
 class SharedTableTest(unittest.TestCase):
     def compare(self, optimizer, make_peer) -> None:
         """An item and the history before it, as in DIN, against one nn.Embedding. Every key occurs
@@ -290,6 +362,22 @@ class SharedTableTest(unittest.TestCase):
 
     def test_adam(self) -> None:
         self.compare(ht.Adam(lr=0.01), lambda rows: torch.optim.Adam(rows, lr=0.01))
+        self.compare(ht.Adam(lr=0.01, bias_correction="step"),
+                     lambda rows: torch.optim.Adam(rows, lr=0.01))
+
+    def test_momentum(self) -> None:
+        for nesterov in (False, True):
+            self.compare(ht.SGD(lr=0.01, momentum=0.9, nesterov=nesterov), functools.partial(
+                torch.optim.SGD, lr=0.01, momentum=0.9, nesterov=nesterov))
+
+    def test_weight_decay(self) -> None:
+        self.compare(ht.Adam(lr=0.01, weight_decay=0.1),
+                     lambda rows: torch.optim.AdamW(rows, lr=0.01, weight_decay=0.1))
+
+    def test_optimizers_that_torch_does_not_have(self) -> None:
+        self.compare(ht.RowwiseAdagrad(lr=0.05, initial_accumulator=0.1),
+                     lambda rows: ByHand(rows, rowwise_adagrad))
+        self.compare(ht.Ftrl(lr=0.1, l1=0.01, l2=0.02), lambda rows: ByHand(rows, ftrl))
 
     def test_a_step_counts_a_key_once(self) -> None:
         embed = embed_of(unit_table("t", features=["a", "b"], admit_after=2))
@@ -363,18 +451,23 @@ class LookupsTest(unittest.TestCase):
 
     def test_a_backward_that_fails_leaves_nothing_behind(self) -> None:
         embed = embed_of(unit_table("t"))
-        start = torch.zeros(2, requires_grad=True)
 
         def fail(_: torch.Tensor) -> None:
             raise OSError("of another part of the network")
-        # The last part of the pass fails, after the gradients of the rows have come.
-        start.register_hook(fail)
-        rows = embed({"t": [1]}).tensor
+        first = embed({"t": [1]}).tensor  # its backward comes last
+        first.register_hook(fail)
         with self.assertRaisesRegex(OSError, "of another part"):
-            (rows + start * 1.0).sum().backward()
+            (embed({"t": [1]}).tensor + first).sum().backward()
         embed({"t": [2]}).tensor.sum().backward()
-        self.assertEqual(rows_of(embed, "t")[2], [-1, -1])
-        self.assertIn(rows_of(embed, "t")[1], ([0, 0], [-1, -1]))
+        self.assertEqual(rows_of(embed, "t"), {1: [0, 0], 2: [-1, -1]})
+
+    def test_gradients_of_a_look_up_that_are_computed_but_not_applied(self) -> None:
+        embed = embed_of(unit_table("t", features=["a", "b"]))
+        out = embed({"a": [1], "b": [2]})
+        torch.autograd.grad((out["a"] * 100).sum(), out.tensor, retain_graph=True,
+                            allow_unused=True)
+        out.tensor[:, 2:].sum().backward()
+        self.assertEqual(rows_of(embed, "t"), {1: [0, 0], 2: [-1, -1]})
 
     def test_backward_runs_once(self) -> None:
         embed = embed_of(unit_table("t", features=["a", "b"]))
@@ -406,6 +499,14 @@ class RowsTest(unittest.TestCase):
             self.assertIn("'c': [5, 2]", repr(out))
             with self.assertRaisesRegex(KeyError, "no feature 'x' was looked up"):
                 out["x"]
+
+    def test_a_look_without_gradients(self) -> None:
+        embed = embed_of(unit_table("a"), unit_table("b"))
+        out = embed({"a": [1], "b": [1]})
+        with torch.no_grad():
+            self.assertEqual(out["a"].norm(), 0)
+        out["a"].sum().backward()
+        self.assertEqual(rows_of(embed, "a"), {1: [-1, -1]})
 
     def test_stack(self) -> None:
         out = self.embed({name: self.keys[name] for name in "abs"})

@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import torch
+import torch.utils.checkpoint
 
 import hps.train as ht
 
@@ -137,21 +138,19 @@ class StepTest(unittest.TestCase):
         self.optimizer.step()
         self.assertEqual((row(self.embed, 1), row(self.embed, 2)), (-2, -1))
 
-    def test_gradients_stay_until_zero_grad(self) -> None:
+    def test_gradients_are_removed_between_a_step_and_the_next_backward(self) -> None:
         self.backward()
         self.optimizer.step()
-        self.backward()
-        self.optimizer.step()
-        self.assertEqual(row(self.embed, 2), -3)
+        with self.assertRaisesRegex(RuntimeError, "call zero_grad.. between the step"):
+            self.backward()
         self.optimizer.zero_grad()
         self.backward()
         self.optimizer.step()
-        self.assertEqual(row(self.embed, 2), -4)
+        self.assertEqual(row(self.embed, 2), -2)
 
     def test_what_removes_the_anchors_gradient_removes_the_sums(self) -> None:
         network = torch.optim.SGD(self.embed.parameters(), lr=1.0)
-        for remove in (self.optimizer.zero_grad, network.zero_grad, self.embed.zero_grad,
-                       lambda: network.zero_grad(set_to_none=False)):
+        for remove in (self.optimizer.zero_grad, network.zero_grad, self.embed.zero_grad):
             self.backward()
             remove()
             with self.assertRaisesRegex(RuntimeError, "the tables have no gradients"):
@@ -161,6 +160,18 @@ class StepTest(unittest.TestCase):
             self.optimizer.step()
             self.assertEqual(row(self.embed, 2), 0)
             self.optimizer.zero_grad()
+
+    def test_what_sets_the_anchors_gradient_to_zero(self) -> None:
+        network = torch.optim.SGD(self.embed.parameters(), lr=1.0)
+        for number in range(3):
+            self.backward()
+            network.zero_grad(set_to_none=False)
+            if number == 1:
+                self.backward()
+            self.optimizer.step()
+            self.assertEqual(row(self.embed, 2), -float(number > 0))
+            network.zero_grad(set_to_none=False)
+        self.assertEqual(self.embed.skipped_steps, 2)
 
     def test_what_scales_the_anchors_gradient_before_another_backward(self) -> None:
         self.backward()
@@ -175,7 +186,75 @@ class StepTest(unittest.TestCase):
                 self.optimizer.step()
         self.backward()
         self.optimizer.step()
+        with self.assertRaisesRegex(RuntimeError, "call backward before the step"):
+            self.optimizer.step()
         self.assertEqual(row(self.embed, 2), -1)
+
+    def test_a_network_that_is_not_finite_changes_no_row(self) -> None:
+        """clip_grad_norm_ multiplies all gradients by 0 then, or by NaN."""
+        network = torch.nn.Linear(1, 1)
+        for special in (float("inf"), float("nan")):
+            self.backward()
+            network(torch.ones(1, 1)).sum().backward()
+            network.bias.grad.fill_(special)
+            torch.nn.utils.clip_grad_norm_([*self.embed.parameters(), *network.parameters()], 1.0)
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+        self.assertEqual((row(self.embed, 2), self.embed.skipped_steps), (0, 2))
+
+    def test_a_backward_without_a_look_up(self) -> None:
+        for embed in (self.embed, ht.EmbeddingCollection([table(), table("u")])):
+            self.embed = embed
+            self.backward()
+            embed.anchor.grad *= 0.5
+            before = embed.anchor.grad.item()
+            sum(each.square().sum() for each in embed.parameters()).backward()
+            self.assertEqual(embed.anchor.grad.item(), before)
+
+    def test_an_optimizer_that_moves_the_anchor(self) -> None:
+        network = torch.optim.Adam(self.embed.parameters(), lr=0.1)
+        for factor in (1.0, 1e30, 1.0):
+            self.backward(factor)
+            self.optimizer.step()
+            network.step()
+            network.zero_grad()
+        norm = sum(each.square().sum() for each in self.embed.parameters())
+        self.embed({"t": [1]})
+        self.assertEqual(self.embed.anchor.item(), 0)
+        norm.backward()
+        self.assertEqual(row(self.embed, 2), -2)
+
+    def test_a_backward_that_fails(self) -> None:
+        self.backward()
+
+        def fail(_: torch.Tensor) -> None:
+            raise OSError("of another part of the network")
+        first = self.embed({"t": [2]}).tensor  # its backward comes last
+        first.register_hook(fail)
+        with self.assertRaisesRegex(OSError, "of another part"):
+            (self.embed({"t": [2]}).tensor + first).sum().backward()
+        self.backward()
+        self.optimizer.step()
+        self.assertEqual(row(self.embed, 2), -2)
+
+    def test_a_pass_within_a_pass(self) -> None:
+        """Activation checkpointing, as it was at first, goes backward within a backward."""
+        for update in ("step", "backward"):
+            embed = ht.EmbeddingCollection([table()], update=update)
+
+            def look_up(factor: torch.Tensor, key: int, embed=embed) -> torch.Tensor:
+                return embed({"t": [key]}).tensor.sum() * factor
+            one = torch.ones(1, requires_grad=True)
+            loss = look_up(one, 1) + torch.utils.checkpoint.checkpoint(
+                look_up, one, 2, use_reentrant=True) + look_up(one, 3)
+            loss.sum().backward()
+            embed.optimizer().step()
+            self.assertEqual([row(embed, key) for key in (1, 2, 3)], [-1, -1, -1])
+
+    def test_other_parameters(self) -> None:
+        with self.assertRaisesRegex(RuntimeError, "can't be trained with other parameters"):
+            torch.func.functional_call(self.embed, {"anchor": torch.zeros(1, requires_grad=True)},
+                                       ({"t": [1]},))
 
     def test_a_closure(self) -> None:
         def closure() -> float:
@@ -227,7 +306,16 @@ class LearningRateTest(unittest.TestCase):
                 optimizer.zero_grad()
                 scheduler.step()
             self.assertEqual(row(embed, 1), -1.75)
-            self.assertEqual(embed.tables["t"].optimizer.lr, 0.25)  # of the last update
+
+    def test_a_scheduler_begins_with_the_rate_that_was_set_last(self) -> None:
+        optimizer_of_both = ht.SGD(lr=1.0)
+        embed = ht.EmbeddingCollection([table(name, optimizer=optimizer_of_both) for name in "ab"])
+        optimizer = embed.optimizer()
+        optimizer_of_both.lr = 0.5
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, [lambda _: 1.0, lambda _: 0.5])
+        embed({"a": [1], "b": [1]}).tensor.sum().backward()
+        self.assertEqual((row(embed, 1, "a"), row(embed, 1, "b")), (-0.5, -0.25))
+        self.assertEqual(scheduler.base_lrs, [0.5, 0.5])
 
     def test_the_last_change_counts(self) -> None:
         embed = ht.EmbeddingCollection([table()])
@@ -240,7 +328,14 @@ class LearningRateTest(unittest.TestCase):
             change()
             embed({"t": [1]}).tensor.sum().backward()
             self.assertEqual(row(embed, 1), expected)
-        self.assertEqual(optimizer.param_groups[0]["lr"], 0.125)
+
+    def test_parameters_and_states_of_others_are_refused(self) -> None:
+        optimizer = ht.EmbeddingCollection([table("a"), table("b")]).optimizer()
+        with self.assertRaisesRegex(ValueError, "give other parameters to an optimizer of their"):
+            optimizer.add_param_group({"params": [torch.nn.Parameter(torch.zeros(1))]})
+        other = ht.EmbeddingCollection([table("b"), table("a")]).optimizer()
+        with self.assertRaisesRegex(ValueError, "of the tables .'a', 'b'., but here are .'b', 'a'"):
+            other.load_state_dict(optimizer.state_dict())
 
     def test_state_dict(self) -> None:
         embeds = [ht.EmbeddingCollection([table()]) for _ in range(2)]
@@ -301,6 +396,46 @@ class GradScalerTest(unittest.TestCase):
         self.step(embed, network, optimizers, network_factor=float("inf"))
         self.assertEqual((row(embed, 1), embed.skipped_steps), (-1, 1))
 
+    def test_an_overflow_at_a_scale_of_1_at_once(self) -> None:
+        self.scaler = torch.amp.GradScaler("cpu", init_scale=1.0)
+        embed = ht.EmbeddingCollection([table()], update="step")
+        network = torch.nn.Linear(1, 1)
+        optimizers = [torch.optim.SGD([*network.parameters(), *embed.parameters()], lr=1.0),
+                      embed.optimizer()]
+        self.step(embed, network, optimizers, network_factor=float("inf"))
+        self.assertEqual((row(embed, 1), embed.skipped_steps), (0, 1))
+
+    def test_a_clipped_overflow(self) -> None:
+        """The loop of the documentation: the norm is infinite, so that all is multiplied by 0."""
+        embed = ht.EmbeddingCollection([table()], update="step")
+        network = torch.nn.Linear(1, 1)
+        parameters = [*network.parameters(), *embed.parameters()]
+        optimizers = [torch.optim.SGD(parameters, lr=1.0), embed.optimizer()]
+        for factor, expected in ((float("inf"), 0), (1e-3, -1 / 3), (float("nan"), -1 / 3)):
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            loss = embed({"t": [1]}).tensor.sum() + network(torch.ones(1, 1)).sum() * factor
+            self.scaler.scale(loss).backward()
+            self.scaler.unscale_(optimizers[0])
+            torch.nn.utils.clip_grad_norm_(parameters, 2.0 / 3)
+            for optimizer in optimizers:
+                self.scaler.step(optimizer)
+            self.scaler.update()
+            self.assertAlmostEqual(row(embed, 1), expected, places=5)
+        self.assertEqual(embed.skipped_steps, 2)
+
+    def test_a_fused_optimizer_of_the_network(self) -> None:
+        """A GradScaler leaves it to this one to unscale the gradients, and to leave out a step."""
+        embed = ht.EmbeddingCollection([table()], update="step")
+        network = torch.nn.Linear(1, 1)
+        optimizers = [torch.optim.SGD([*network.parameters(), *embed.parameters()], lr=1.0,
+                                      fused=True), embed.optimizer()]
+        before = network.weight.item()
+        self.step(embed, network, optimizers, network_factor=float("inf"))
+        self.assertEqual((row(embed, 1), network.weight.item()), (0, before))
+        self.step(embed, network, optimizers)
+        self.assertAlmostEqual(row(embed, 1), -1)
+
     def test_a_network_optimizer_without_the_collections_parameter(self) -> None:
         embed = ht.EmbeddingCollection([table()], update="step")
         network = torch.nn.Linear(1, 1)
@@ -308,20 +443,21 @@ class GradScalerTest(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "must have the parameter of the Embedding"):
             self.step(embed, network, optimizers)
         self.assertEqual(row(embed, 1), 0)
+        optimizers[1].step()  # by itself, which needs no GradScaler
+        self.assertEqual(row(embed, 1), -1024)
 
     def test_a_wrong_order(self) -> None:
         embed = ht.EmbeddingCollection([table()], update="step")
         network = torch.nn.Linear(1, 1)
         optimizers = [embed.optimizer(),
                       torch.optim.SGD([*network.parameters(), *embed.parameters()], lr=1.0)]
-        with self.assertRaisesRegex(RuntimeError, "make its step first"):
-            self.step(embed, network, optimizers)
+        for _ in range(2):
+            with self.assertRaisesRegex(RuntimeError, "it must come after it"):
+                self.step(embed, network, optimizers)
+            self.scaler.update()
+            self.assertEqual(row(embed, 1), 0)
         optimizers.reverse()
-        self.scaler.update()
         self.step(embed, network, optimizers)
-        optimizers.reverse()
-        with self.assertRaisesRegex(RuntimeError, "it must come after it"):
-            self.step(embed, network, optimizers)
         self.assertEqual(row(embed, 1), -1)
 
     def test_the_argument_warns(self) -> None:

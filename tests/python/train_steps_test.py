@@ -118,6 +118,48 @@ def train_at_other_rates(rank: int, _: pathlib.Path, share_memory: bool) -> dict
     return {"error": first_error(work), "sums": sums(embed, "a")}
 
 
+def step_at_other_factors(rank: int, _: pathlib.Path, share_memory: bool, at: str) -> dict:
+    """Gradients are clipped, and the steps are those of an optimizer."""
+    embed = ht.EmbeddingCollection([table("a", "replicated")], share_memory=share_memory,
+                                   update="step")
+    optimizer = embed.optimizer()
+
+    def work(step: int) -> None:
+        is_other = rank == 1 and step == 2
+        optimizer.param_groups[0]["lr"] = 0.5 if is_other and at == "rate" else 1.0
+        optimizer.zero_grad()
+        embed({"a": keys(step)})["a"].sum().backward()
+        if is_other and at == "clip":
+            torch.nn.utils.clip_grad_norm_(embed.parameters(), 1.0)
+        if not (is_other and at == "nothing"):
+            optimizer.step()
+
+    return {"error": first_error(work), "sums": sums(embed, "a")}
+
+
+def fail_in_one_of_three_look_ups(_: int, __: pathlib.Path, share_memory: bool) -> dict:
+    """On all ranks: what was accumulated before is held back, and training goes on."""
+    embed = ht.EmbeddingCollection([table("a", "replicated")], share_memory=share_memory,
+                                   update="step")
+
+    def fail(_: torch.Tensor) -> None:
+        raise OSError
+    embed({"a": keys(0)})["a"].sum().backward()
+    outs = [embed({"a": keys(step)}).tensor for step in (1, 2, 3)]
+    outs[0].register_hook(fail)  # its backward comes last
+    try:
+        sum(out.sum() for out in outs).backward()
+    except OSError:
+        pass
+    embed({"a": keys(0)})["a"].sum().backward()
+    embed.optimizer().step()
+    held_back = sums(embed, "a")
+    embed.optimizer().zero_grad()
+    embed({"a": keys(0)})["a"].sum().backward()
+    embed.optimizer().step()
+    return {"held back": held_back, "skipped": embed.skipped_steps, "sums": sums(embed, "a")}
+
+
 def go_backward_with_views_of_negatives(_: int, __: pathlib.Path, share_memory: bool) -> dict:
     embed = ht.EmbeddingCollection([table("a", "distributed")], share_memory=share_memory)
     out = embed({"a": torch._neg_view(-keys(1))})["a"]
@@ -302,6 +344,10 @@ CASES = {
                           "bad batch": go_on_after_bad_batches,
                           "device": train_on_another_default_device}.items()
        for share in (True, False)},
+    **{f"{at} in step {share}": functools.partial(step_at_other_factors, share_memory=share, at=at)
+       for at in ("rate", "clip", "nothing") for share in (True, False)},
+    **{f"failed look-up {share}": functools.partial(fail_in_one_of_three_look_ups,
+                                                    share_memory=share) for share in (True, False)},
     "last of two": leave_out_the_last_of_two_backwards,
     "fail in backward": fail_in_backward,
     "twice": look_up_twice,
@@ -402,6 +448,25 @@ class StepsTest(unittest.TestCase):
             self.expect_errors(f"rates {share}", [2, 2], "different learning rates.*no row has")
             for found in self.results(f"rates {share}"):
                 self.assertEqual(found["sums"]["2"], 0)
+
+    def test_other_factors_of_a_step_are_an_error_on_all_ranks(self) -> None:
+        for share in (True, False):
+            for at in ("rate", "clip"):
+                self.expect_errors(f"{at} in step {share}", [2, 2], "learning rates, scales of "
+                                   "their GradScaler or factors of clipping, and no row has")
+                for found in self.results(f"{at} in step {share}"):
+                    self.assertEqual(found["sums"]["2"], 0)
+                    self.assertNotEqual(found["sums"]["1"], 0)
+            self.expect_errors(f"nothing in step {share}", [2, 3],
+                               "rank 0 is at a meeting of training call 3")
+
+    def test_a_backward_that_fails_is_held_back_with_what_was_accumulated(self) -> None:
+        for share in (True, False):
+            for found in self.results(f"failed look-up {share}"):
+                self.assertEqual(found["held back"]["0"], 0)
+                self.assertEqual(found["skipped"], 1)
+                self.assertNotEqual(found["sums"]["0"], 0)
+                self.assertEqual(found["sums"]["1"], 0)
 
     def test_views_of_negatives(self) -> None:
         for share in (True, False):

@@ -1,5 +1,6 @@
 """EmbeddingCollection: tables as one module of PyTorch."""
 
+import collections.abc
 import threading
 import warnings
 import weakref
@@ -38,7 +39,10 @@ class _Lookup(torch.autograd.Function):
             raise RuntimeError("the rows of this step have been updated; backward runs once")
         work, collection = ctx.work, ctx.collection
         ctx.work = ctx.collection = None
-        weights = None if work.weights is None else work.weight_gradients(gradients)
+        weights = None
+        if work.weights is not None:
+            with collection._engine.telling():
+                weights = work.weight_gradients(gradients)
         collection._updates.take(work, [*gradients, *[None] * len(work.hidden_blocks)])
         return collection._zero, weights, None, None
 
@@ -81,8 +85,8 @@ class EmbeddingCollection(torch.nn.Module):
         if grad_scaler is not None:
             warnings.warn('grad_scaler will be removed: make the collection with update="step", '
                           "which needs no argument for a GradScaler", FutureWarning, stacklevel=2)
-        self.anchor = torch.nn.Parameter(torch.zeros(1, device="cpu"))
-        self._zero = torch.zeros(1, device="cpu")
+        self.anchor = torch.nn.Parameter(torch.zeros(1, dtype=torch.float32, device="cpu"))
+        self._zero = torch.zeros(1, dtype=torch.float32, device="cpu")
         self._publication = threading.Lock()  # also of exports: the later must not come first
         is_ranked = torch.distributed.is_available() and torch.distributed.is_initialized()
         if is_ranked and torch.distributed.get_world_size(process_group) > 1:
@@ -108,11 +112,16 @@ class EmbeddingCollection(torch.nn.Module):
                           'backward would be updated with scaled gradients; make the collection '
                           'with update="step"', stacklevel=2)
         try:
+            if is_training and self.anchor is not self._updates.anchor:
+                raise RuntimeError("an EmbeddingCollection can't be trained with other parameters, "
+                                   "as torch.func.functional_call gives it: its rows are not in "
+                                   "its parameters")
             work = self._work(inputs, is_training)
         except Exception:
             self._engine.refuse(is_training)
             raise
         if is_training:
+            self._updates.before_forward()
             self._engine.steps += 1
             blocks = _Lookup.apply(self.anchor, work.weights, self, work)
         else:
@@ -120,6 +129,10 @@ class EmbeddingCollection(torch.nn.Module):
         return Rows(work, blocks)
 
     def _work(self, inputs, is_training):
+        if not isinstance(inputs, (Keys, collections.abc.Mapping)):
+            raise TypeError("expected {feature: keys} or Keys, not "
+                            f"{type(inputs).__name__}; for a KeyedJaggedTensor, pass "
+                            "Keys.from_kjt(jagged)")
         names = inputs.features if isinstance(inputs, Keys) else tuple(inputs)
         if names not in self._calls:
             for name in names:
@@ -152,8 +165,7 @@ class EmbeddingCollection(torch.nn.Module):
         """The tables as a torch.optim.Optimizer, always the same one; see `TablesOptimizer`."""
         if self._optimizer is None:
             self._optimizer = TablesOptimizer(list(self.tables.values()), self._updates)
-            synchronize = weakref.WeakMethod(self._optimizer.synchronize)
-            self._engine.before_rates = lambda: synchronize()()
+            self._engine.optimizer = weakref.ref(self._optimizer)
         return self._optimizer
 
     @property

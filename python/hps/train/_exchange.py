@@ -105,9 +105,9 @@ class _Exchange:
             raise RuntimeError(f"rank {failed[0]} failed in a step, and its own error says why; "
                                "start all ranks again from the last checkpoint")
         if all(head[:2] == [kind, self._turn] for head in told):
-            raise RuntimeError("the ranks have different learning rates, or different scales of "
-                               "their grad_scaler, and no row has changed; start all ranks again "
-                               "from the last checkpoint")
+            raise RuntimeError("the ranks have different learning rates, scales of their "
+                               "GradScaler or factors of clipping, and no row has changed; start "
+                               "all ranks again from the last checkpoint")
         raise RuntimeError("; ".join(
             f"rank {rank} is at {_describe(*head[:2])}" for rank, head in enumerate(told))
             + ": all ranks must call forward and backward in the same order, and leave out none; "

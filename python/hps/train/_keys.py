@@ -17,7 +17,16 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
 def _read(value, dtype, what, part: str) -> torch.Tensor:
     """`value` as a plain tensor of the CPU. Raises TypeError or ValueError, which begins with
     `what()`."""
-    tensor = value if isinstance(value, torch.Tensor) else torch.as_tensor(value, device="cpu")
+    if isinstance(value, torch.Tensor):
+        tensor = value
+    else:
+        try:
+            tensor = torch.as_tensor(value, device="cpu")
+        except (RuntimeError, OverflowError, TypeError, ValueError) as error:
+            raise ValueError(f"{what()}: {part} can't be made a tensor of {dtype}: {error}"
+                             ) from error
+        if not tensor.numel():
+            tensor = tensor.to(dtype)
     if not tensor.is_cpu:
         raise ValueError(f"{what()}: {part} are on {tensor.device}, but the tables are on the CPU; "
                          f"pass {part}.cpu()")
@@ -47,35 +56,44 @@ class Keys:
     """
 
     # _bag_counts: of each feature, or one number for all of them.
-    __slots__ = ("_bag_counts", "_is_weighted", "_widths", "features", "offsets", "values",
-                 "weights")
+    __slots__ = ("_bag_counts", "_features", "_is_weighted", "_offsets", "_values", "_weights",
+                 "_widths")
 
     def __init__(self, features, values, offsets=None, weights=None, *, _bag_counts=None):
-        self.features = tuple(features)
-        if len(set(self.features)) != len(self.features) or not self.features:
+        self._features = tuple(features)
+        if len(set(self._features)) != len(self._features) or not self._features:
             raise ValueError(f"keys: features must be one or more different names, not "
-                             f"{list(self.features)}")
-        self.values = _read(values, torch.int64, self._what, "keys")
-        if self.values.dim() != 1:
-            raise ValueError(f"{self._what()}: values must be [n], not {list(self.values.shape)}")
-        self.offsets = None if offsets is None else _read(offsets, torch.int64, self._what,
-                                                          "offsets")
-        bags = self.values.numel() if offsets is None else self.offsets.numel() - 1
-        if offsets is not None and (self.offsets.dim() != 1 or bags < 0):
+                             f"{list(self._features)}")
+        self._values = _read(values, torch.int64, self._what, "keys")
+        if self._values.dim() != 1:
+            raise ValueError(f"{self._what()}: values must be [n], not {list(self._values.shape)}")
+        self._offsets = None if offsets is None else _read(offsets, torch.int64, self._what,
+                                                           "offsets")
+        bags = self._values.numel() if offsets is None else self._offsets.numel() - 1
+        if offsets is not None and (self._offsets.dim() != 1 or bags < 0):
             raise ValueError(f"{self._what()}: offsets must be [features * batch + 1], not "
-                             f"{list(self.offsets.shape)}")
-        batch, rest = divmod(bags, len(self.features))
+                             f"{list(self._offsets.shape)}")
+        batch, rest = divmod(bags, len(self._features))
         if rest and _bag_counts is None:
             raise ValueError(f"{self._what()}: {bags} {'keys' if offsets is None else 'bags'} are "
-                             f"not as many for each of {len(self.features)} features")
-        self.weights = None if weights is None else _read(weights, torch.float32, self._what,
-                                                          "weights")
-        if weights is not None and self.weights.shape != self.values.shape:
-            raise ValueError(f"{self._what()}: {self.weights.numel()} weights for "
-                             f"{self.values.numel()} keys")
+                             f"not as many for each of {len(self._features)} features")
+        if _bag_counts is not None and (min(_bag_counts) < 0 or sum(_bag_counts) != bags or
+                                        len(_bag_counts) != len(self._features)):
+            raise ValueError(f"{self._what()}: {bags} bags, but the features have {_bag_counts}")
+        self._weights = None if weights is None else _read(weights, torch.float32, self._what,
+                                                           "weights")
+        if weights is not None and self._weights.shape != self._values.shape:
+            raise ValueError(f"{self._what()}: {self._weights.numel()} weights for "
+                             f"{self._values.numel()} keys")
         self._bag_counts = _bag_counts or [batch]
         self._is_weighted = []  # of each feature; empty: all, if there are weights
         self._widths = None  # of each feature: the length of all its bags; None: not known
+
+    # They can't be set: what was checked stays.
+    features = property(lambda self: self._features)
+    values = property(lambda self: self._values)
+    offsets = property(lambda self: self._offsets)
+    weights = property(lambda self: self._weights)
 
     def _what(self):
         return f"keys of the features {list(self.features)}"
@@ -115,13 +133,13 @@ class Keys:
         chosen = [i for i, is_weighted in enumerate(weighted) if is_weighted]
         ends = list(itertools.accumulate(self.key_counts(), initial=0))
         keys = Keys.__new__(Keys)
-        keys.features = (*self.features, *(call_it(self.features[i]) for i in chosen))
-        keys.values = torch.cat([self.values, *(self.values[ends[i]:ends[i + 1]] for i in chosen)])
+        keys._features = (*self.features, *(call_it(self.features[i]) for i in chosen))
+        keys._values = torch.cat([self.values, *(self.values[ends[i]:ends[i + 1]] for i in chosen)])
         counts = [ends[i + 1] - ends[i] for i in chosen]
         keys._bag_counts = [*self.bag_counts(), *counts]
-        keys.offsets = None if self.offsets is None else torch.cat(
+        keys._offsets = None if self.offsets is None else torch.cat(
             [self.offsets, torch.arange(ends[-1] + 1, keys.values.numel() + 1, device="cpu")])
-        keys.weights = torch.cat([self.weights.detach(), torch.ones(sum(counts), device="cpu")])
+        keys._weights = torch.cat([self._weights.detach(), _ones(sum(counts))])
         keys._is_weighted = weighted + [False] * len(chosen)
         keys._widths = None if self._widths is None else self._widths + [None] * len(chosen)
         return keys
@@ -133,25 +151,36 @@ class Keys:
 
     def key_counts(self):
         """The number of keys of each feature."""
-        if self.offsets is None:
+        if self._offsets is None:
             return self.bag_counts()
-        ends = [0]
-        for count in self.bag_counts():
-            ends.append(ends[-1] + count)
-        found = self.offsets[ends].tolist()
-        return [end - begin for begin, end in zip(found, found[1:])]
+        found = self._offsets[list(itertools.accumulate(self.bag_counts(), initial=0))].tolist()
+        counts = [end - begin for begin, end in itertools.pairwise(found)]
+        if found[0] != 0 or found[-1] != self._values.numel() or min(counts) < 0:
+            at = next((i for i, count in enumerate(counts) if count < 0), 0)
+            raise ValueError(f"feature {self._features[at]!r}: offsets must ascend from 0 to the "
+                             f"number of keys, {self._values.numel()}; those at the ends of the "
+                             f"features are {found}")
+        return counts
 
     def arguments(self):
         """What the engine reads, by address; this object keeps the memory alive."""
-        return (_array(self.values), _array(self.offsets), _array(self.weights), self._bag_counts,
-                self._is_weighted)
+        return (_array(self._values, torch.int64), _array(self._offsets, torch.int64),
+                _array(self._weights, torch.float32), self._bag_counts, self._is_weighted)
 
     def __repr__(self):
         return f"Keys(features={list(self.features)}, {self.values.numel()} keys)"
 
 
-def _array(tensor):
-    return (0, 0) if tensor is None else (tensor.data_ptr(), tensor.numel())
+def _array(tensor, dtype):
+    if tensor is None:
+        return 0, 0
+    size = tensor.numel()
+    end = (tensor.storage_offset() + size) * tensor.element_size()
+    if tensor.dtype is not dtype or not tensor.is_cpu or not tensor.is_contiguous() or (
+            tensor.untyped_storage().nbytes() < end):
+        raise ValueError("keys: a tensor of Keys was changed to another type, size or memory after "
+                         "the Keys were made")
+    return tensor.data_ptr(), size
 
 
 def pack(inputs, describe):
@@ -162,29 +191,32 @@ def pack(inputs, describe):
            and value.is_cpu for value in inputs.values()):  # the usual case, in less time
         tensors = list(inputs.values())
         keys = Keys.__new__(Keys)
-        keys.features, keys._is_weighted, keys._widths = tuple(inputs), [], None
-        keys.values = plain(torch.cat(tensors) if len(tensors) > 1 else tensors[0])
+        keys._features, keys._is_weighted, keys._widths = tuple(inputs), [], None
+        keys._values = plain(torch.cat(tensors) if len(tensors) > 1 else tensors[0])
         keys._bag_counts = _short([tensor.numel() for tensor in tensors])
-        keys.offsets = keys.weights = None
+        keys._offsets = keys._weights = None
         return keys
     parts = [_part(value, functools.partial(describe, name)) for name, value in inputs.items()]
     values = [part[0] for part in parts]
     keys = Keys.__new__(Keys)
-    keys.features = tuple(inputs)
-    keys.values = torch.cat(values) if len(values) > 1 else values[0]
+    keys._features = tuple(inputs)
+    keys._values = torch.cat(values) if len(values) > 1 else values[0]
     keys._bag_counts = _short([part[3] for part in parts])
     widths = [part[4] for part in parts]
     keys._widths = widths if any(width is not None for width in widths) else None
-    keys.offsets = keys.weights = None
+    keys._offsets = keys._weights = None
     if any(part[1] is not None for part in parts):
-        keys.offsets = _joined_offsets(parts)
+        keys._offsets = _joined_offsets(parts)
     weighted = [part[2] is not None for part in parts]
     keys._is_weighted = [] if all(weighted) else weighted
     if any(weighted):
-        keys.weights = torch.cat([
-            torch.ones(len(part[0]), device="cpu") if part[2] is None else part[2]
-            for part in parts])
+        keys._weights = torch.cat([
+            _ones(part[0].numel()) if part[2] is None else part[2] for part in parts])
     return keys
+
+
+def _ones(count):
+    return torch.ones(count, dtype=torch.float32, device="cpu")
 
 
 def _short(counts):
@@ -210,9 +242,11 @@ def _part(value, what):
     keys = _read(pieces[0], torch.int64, what, "keys")
     weights = None
     if len(pieces) == 3 and pieces[2] is not None:
-        weights = _read(pieces[2], torch.float32, what, "weights").view(-1)
-        if weights.numel() != keys.numel():
-            raise ValueError(f"{what()}: {weights.numel()} weights for {keys.numel()} keys")
+        weights = _read(pieces[2], torch.float32, what, "weights")
+        if weights.shape not in (keys.shape, (keys.numel(),)):
+            raise ValueError(f"{what()}: {weights.numel()} weights for {keys.numel()} keys: "
+                             f"{list(weights.shape)} for {list(keys.shape)}")
+        weights = weights.view(-1)
     if len(pieces) > 1 and pieces[1] is not None:
         offsets = _read(pieces[1], torch.int64, what, "offsets")
         if keys.dim() != 1 or offsets.dim() != 1 or offsets.numel() == 0:

@@ -1,5 +1,6 @@
 """The tables of training in one process. One call works on all tables."""
 
+import contextlib
 import math
 import secrets
 
@@ -12,16 +13,15 @@ class Engine:
     tables of the engine."""
 
     _tables: dict
-    before_rates = None  # called before learning rates are read
+    optimizer = None  # a weak reference to the TablesOptimizer, if there is one
     run = ""       # names this collection, the same on all ranks
     steps = 0      # training steps, with those of the checkpoint that was loaded
     loaded = None  # (run, steps) of that checkpoint
     saved = None   # the last save: (directory, its entry in the manifest)
 
     def _rates(self, tables):
-        if self.before_rates is not None:
-            self.before_rates()
-        return learning_rates(tables)
+        optimizer = self.optimizer and self.optimizer()
+        return learning_rates(tables, optimizer and optimizer.rates())
 
     def scale_sums(self, factor):
         _engine.scale_sums(list(self._tables.values()), factor)
@@ -67,7 +67,7 @@ class LocalTables(Engine):
             call.free_steps.append(step)
         return blocks
 
-    def take_gradients(self, work, gradients, scale, is_applied=True):
+    def take_gradients(self, work, gradients, scale, is_applied=True):  # noqa: ARG002, for ranks
         """Takes the gradients of the blocks; a None has no effect on the rows."""
         work.take_gradients(gradients)
 
@@ -99,7 +99,13 @@ class LocalTables(Engine):
         _engine.apply_sums(list(self._tables.values()), self._rates(self._all), factor)
 
     def forget(self):
-        """Nothing is kept of a backward pass that failed."""
+        """Forgets what is kept of backward passes that failed. Returns whether the sums have a part
+        of them: never."""
+        return False
+
+    def telling(self):
+        """An error in here concerns this process only."""
+        return contextlib.nullcontext()
 
     def evaluate(self, work):
         return self.forward(work, is_training=False)

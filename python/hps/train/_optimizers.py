@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import weakref
 
 from hps.train._values import DECAY, NOT_NEGATIVE, check_number, check_numbers
 
@@ -11,6 +12,18 @@ _LEAST = 1e-12  # smaller learning rates are refused by some optimizers
 
 class _Optimizer:
     """What the engine and checkpoints ask of an optimizer."""
+
+    def tell_lr(self, optimizer, name):
+        """From now on, setting `lr` also sets it for the table `name` of a TablesOptimizer."""
+        told = self.__dict__.setdefault("_told", [])
+        told.append((weakref.ref(optimizer), name))
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+        if name == "lr":
+            for optimizer, table in self.__dict__.get("_told", ()):
+                if optimizer() is not None:
+                    optimizer().set_rate(table, value)
 
     lr_least = -math.inf  # smaller learning rates are refused when they are used
 
@@ -167,19 +180,21 @@ class Ftrl(_Optimizer):
         return {"optimizer": "Ftrl", "states": 2}
 
 
-def learning_rates(tables):
-    """Those of the tables' next update."""
-    rates = [table.optimizer.lr for table in tables]
-    if not math.isfinite(sum(rates)) or min(rates) < _LEAST:
-        for table in tables:
-            _check_rate(table)
-    return rates
+def learning_rates(tables, rates=None):
+    """Those of the tables' next update. `rates`: {table: its rate}; None: as their optimizers
+    say."""
+    found = [float(rates[table.name]) if rates else table.optimizer.lr for table in tables]
+    if not math.isfinite(sum(found)) or min(found) < _LEAST:
+        for table, rate in zip(tables, found):
+            _check_rate(table, rate)
+    return found
 
 
-def _check_rate(table):
-    rate, least = table.optimizer.lr, table.optimizer.lr_least
+def _check_rate(table, rate):
+    least = table.optimizer.lr_least
     if not math.isfinite(rate):
         raise ValueError(f"table {table.name!r}: the learning rate is {rate}")
     if rate < least:
         raise ValueError(f"table {table.name!r}: the learning rate is {rate}, but must be at least "
-                         f"{least} for {type(table.optimizer).__name__}")
+                         f"{least} for {type(table.optimizer).__name__}; a schedule must not "
+                         "begin or end with 0")

@@ -71,7 +71,7 @@ class RankedTables(Engine):
         self._calls = 0  # calls of forward so far
         self._open = weakref.WeakSet()  # Work of steps whose backward has not been called yet
         self._has_sums = False
-        self._applied = 0  # a checksum of the factors of all updates from sums
+        self._is_added_early = False  # a look-up of the pass under way, to the sums
         self._received = None  # Work whose sums of gradients lie in memory of the exchange
 
     @property
@@ -222,11 +222,12 @@ class RankedTables(Engine):
         step, exchange, scale = work.step, self._exchange, scale / self.rank_count
         self._open.discard(work)
         if self._received is not None:  # the memory of its sums is needed
+            self._is_added_early = True
             self._add(self._received)
         exchange.begin(work.call_number, True)
         exchange.settle(GRADIENTS)
         with exchange.telling():
-            factors = self._applied
+            factors = 0
             if is_applied:
                 work.rates = self._rates(work.call.tables)
                 factors = _checksum(work.rates, scale)
@@ -247,7 +248,7 @@ class RankedTables(Engine):
 
     def update(self, works, scale):
         scale /= self.rank_count
-        if len(works) > 1:
+        if len(works) > 1 or works[0] is not self._received:
             return self._update_together(
                 works, scale, lambda flag: not self._add_up([float(not flag)])[0])
         work, self._received = works[0], None
@@ -257,7 +258,7 @@ class RankedTables(Engine):
         return is_updated
 
     def add(self, works):
-        self._has_sums = True
+        self._has_sums, self._is_added_early = True, False
         are_allowed = [self._add(work) for work in works]
         for work in works:
             work.call.free_steps.append(work.step)
@@ -269,8 +270,10 @@ class RankedTables(Engine):
         return math.sqrt(self._add_up([own])[0]) / self.rank_count
 
     def apply(self, factor):
-        rates = self._rates(self._all)
-        self._applied = _checksum(rates, factor, self._applied)
+        with self._exchange.telling():
+            rates = self._rates(self._all)
+        factors = _checksum(rates, factor)
+        self._exchange.check(MEETING, self._exchange.meet(MEETING, factors), factors)
         _engine.apply_sums(list(self._tables.values()), rates, factor / self.rank_count)
 
     def _add_up(self, values):
@@ -283,9 +286,16 @@ class RankedTables(Engine):
         self._has_sums = False
 
     def forget(self):
-        """Forgets what is kept of a backward pass that failed."""
+        """As in LocalTables."""
         self._received = None
-        self.drop_sums()
+        is_added, self._is_added_early = self._is_added_early, False
+        if is_added and not self._has_sums:
+            self.drop_sums()
+        return is_added
+
+    def telling(self):
+        """An error in here is told to the other ranks."""
+        return self._exchange.telling()
 
     def _count(self, call, step):
         for i, table in enumerate(call.tables):
@@ -339,6 +349,6 @@ class RankedTables(Engine):
         return np.concatenate([part["keys"] for part in parts])
 
 
-def _checksum(rates, scale, before=0):
+def _checksum(rates, scale):
     """Of what gradients are multiplied by. Ranks compare it."""
-    return zlib.crc32(struct.pack(f"{len(rates) + 1}d", *rates, scale), before)
+    return zlib.crc32(struct.pack(f"{len(rates) + 1}d", *rates, scale))

@@ -30,10 +30,9 @@ class Call:
         self.is_pooled = [feature.pooling != "none" for feature, _ in chosen]
         self.pooled = [i for i, is_pooled in enumerate(self.is_pooled) if is_pooled]
         self.width = sum(self.dims[i] for i in self.pooled)  # of all pooled features together
-        self.columns, column = [], 0  # in bytes, of pooled features
+        self.columns = [0]  # where pooled features begin
         for dim, is_pooled in zip(self.dims, self.is_pooled):
-            self.columns.append(_FLOAT_BYTES * column)
-            column += dim * is_pooled
+            self.columns.append(self.columns[-1] + dim * is_pooled)
         # The blocks of the usual outputs; see Work.
         self.blocks = [0 if is_pooled else bool(self.pooled) + i - sum(self.is_pooled[:i])
                        for i, is_pooled in enumerate(self.is_pooled)]
@@ -56,12 +55,16 @@ class Work:
 
     def __init__(self, call, keys):
         self.call, self.keys = call, keys
-        self.step = None
-        self.column_gradients = None  # of the features in the first block
+        self.step = None  # the engine's
+        # Of the features in the first block: (the backward pass, their gradients).
+        self.column_gradients = None
         self.gradients = None  # places of gradients; see `places`
         self.weights = None  # of the keys, if they need gradients
         self.hidden_blocks = []  # of hidden features, which come last
         self.shown = len(call.names)  # features that are not hidden
+        # Of several ranks: the number of the call, the received sums, whether they are allowed, and
+        # the learning rates.
+        self.call_number = self.sums = self.is_allowed = self.rates = None
         self.kept = None  # the tensors with these gradients
         if len(keys._bag_counts) == 1 and len(call.pooled) == len(call.names):
             self.is_joined, self.blocks = True, call.blocks
@@ -76,11 +79,12 @@ class Work:
         for i, is_pooled in enumerate(call.is_pooled):
             if is_pooled and self.is_joined:
                 continue
-            rows = counts[i] if is_pooled else key_counts[i]
-            if rows < 0:
-                raise ValueError(f"feature {call.names[i]!r}: offsets must ascend from 0 to the "
-                                 "number of keys")
-            self.shapes.append((rows, call.dims[i]))
+            self.shapes.append((counts[i] if is_pooled else key_counts[i], call.dims[i]))
+
+    def release(self):
+        """Called when the rows have been updated. The output may live on."""
+        self.step = self.column_gradients = self.gradients = self.kept = self.sums = None
+        self.hidden_blocks = []
 
     def new_blocks(self):
         return [torch.empty(shape, dtype=torch.float32, device=_CPU) for shape in self.shapes]
@@ -96,13 +100,13 @@ class Work:
         for block, column, is_pooled in zip(self.blocks, self.call.columns, self.call.is_pooled):
             base, stride = bases[block]
             is_column = is_pooled and self.is_joined and base
-            found.append((base + column if is_column else base, stride))
+            found.append((base + _FLOAT_BYTES * column if is_column else base, stride))
         return found
 
     def take_gradients(self, block_gradients):
         """Keeps the gradients of the blocks, and those of columns that came by themselves."""
         blocks = [None if each is None else _rows_of(each) for each in block_gradients]
-        columns = self.column_gradients
+        columns = self._columns_of_pass()
         if columns is not None:
             columns = [None if each is None else _rows_of(each) for each in columns]
             if blocks[0] is None and len(blocks) == 1:
@@ -120,7 +124,7 @@ class Work:
         names, keys = self.call.names, self.keys
         ends = list(itertools.accumulate(keys.key_counts(), initial=0))
         bags = list(itertools.accumulate(keys.bag_counts(), initial=0))
-        found = torch.zeros(self.weights.numel(), device="cpu")
+        found = torch.zeros(self.weights.numel(), dtype=torch.float32, device="cpu")
         for name, rows in zip(names[self.shown:], self.hidden_blocks):
             i = self.call.places[name[1]]
             gradient = self._gradient_of(i, block_gradients)
@@ -137,18 +141,22 @@ class Work:
         block = block_gradients[self.blocks[i]]
         if not self.is_joined:
             return block
-        column = self.call.columns[i] // _FLOAT_BYTES
-        parts = [] if block is None else [block[:, column:column + self.call.dims[i]]]
-        if self.column_gradients is not None:
-            parts.append(self.column_gradients[self.call.pooled.index(i)])
+        parts = [] if block is None else [block[:, self.call.columns[i]:self.call.columns[i + 1]]]
+        if (columns := self._columns_of_pass()) is not None:
+            parts.append(columns[self.call.pooled.index(i)])
         parts = [part for part in parts if part is not None]
         return sum(parts[1:], parts[0]) if parts else None
+
+    def _columns_of_pass(self):
+        number, columns = self.column_gradients or (None, None)
+        return columns if number == torch._C._current_graph_task_id() else None
 
     def _joined(self, columns, block):
         """The gradients of columns side by side, plus that of the whole block if there is one."""
         rows = self.shapes[0][0]
-        joined = torch.cat([torch.zeros(rows, self.call.dims[i], device="cpu") if each is None else
-                            each for i, each in zip(self.call.pooled, columns)], 1)
+        joined = torch.cat([
+            torch.zeros(rows, self.call.dims[i], dtype=torch.float32, device="cpu")
+            if each is None else each for i, each in zip(self.call.pooled, columns)], 1)
         return joined if block is None else joined + block
 
 
@@ -171,7 +179,7 @@ class _Columns(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *gradients):
-        ctx.work.column_gradients = gradients
+        ctx.work.column_gradients = torch._C._current_graph_task_id(), gradients
         return None, None, None
 
 
@@ -231,8 +239,10 @@ class Rows(collections.abc.Mapping):
         pooled, block = self._work.call.pooled, self._blocks[0]
         if len(pooled) == 1:
             return block
+        dims = [self._work.call.dims[each] for each in pooled]
+        if not torch.is_grad_enabled():  # these have no gradients later, either
+            return block.split(dims, 1)[pooled.index(i)]
         if self._columns is None:
-            dims = [self._work.call.dims[each] for each in pooled]
             split = _Columns.apply(block, self._work, dims) if block.requires_grad else (
                 block.split(dims, 1))
             self._columns = dict(zip(pooled, split))

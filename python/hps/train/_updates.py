@@ -4,6 +4,7 @@ The anchor is the collection's one parameter. Look-ups give it a gradient of zer
 calls `finish` once in each backward pass, when it has run the backward of all look-ups.
 """
 
+import gc
 import math
 import weakref
 
@@ -15,34 +16,49 @@ _ROUNDING = 1e-6  # of a norm in float32, which DistributedDataParallel averages
 
 
 class _Updates:
+    """A subclass has `_take(work, gradients)`, for the gradients of a look-up, `_end_pass(works)`,
+    and what an optimizer of PyTorch calls: `step(scaler)` and `drop()`."""
+
     def __init__(self, engine, anchor):
+        self.anchor = anchor
         self.skipped = 0  # steps that changed no row
-        self._engine, self._anchor = engine, anchor
-        self._works = []  # look-ups whose gradients have come in the backward pass under way
-        self._pass = None  # its number
+        self._engine = engine
+        # By backward pass: the look-ups whose gradients have come. A pass may be within another.
+        self._works = {}
         finish = weakref.WeakMethod(self.finish)  # the hook must not keep the engine alive
         anchor.register_post_accumulate_grad_hook(lambda _: finish()())
 
+    def before_forward(self):
+        """Called before a look-up in training mode."""
+        if self.anchor.item() != 0:  # an optimizer has moved it
+            self.anchor.data.zero_()  # `data`: what has read it need not be computed again
+        if self._works and torch._C._current_graph_task_id() == -1:
+            # They are of backward passes that failed, or that were to compute other gradients.
+            self._works.clear()
+            self._forget()
+
+    def _forget(self):
+        self._engine.forget()
+
     def take(self, work, gradients):
         """Takes the gradients of a look-up, in its backward."""
-        number = torch._C._current_graph_task_id()
-        if self._works and number != self._pass:  # a backward pass that failed before its end
-            self._works = []
-            self._engine.forget()
-        if not self._works:
-            self._begin()
-        self._pass = number
+        works = self._works.setdefault(torch._C._current_graph_task_id(), [])
+        if not works:
+            self._begin_pass()
         self._take(work, gradients)
-        self._works.append(work)
+        works.append(work)
 
-    def _begin(self):
+    def _begin_pass(self):
         """Called before the first gradients of a pass."""
 
-    def _end(self):
-        works, self._works = self._works, []
-        for _ in works:
-            self._engine.finish_step()
-        return works
+    def finish(self):
+        """Called when the anchor has got its gradient."""
+        works = self._works.pop(torch._C._current_graph_task_id(), None)
+        if works:  # else it got a gradient that is not of a look-up
+            self._end_pass(works)
+            for work in works:
+                work.release()
+                self._engine.finish_step()
 
 
 class BackwardUpdates(_Updates):
@@ -60,13 +76,12 @@ class BackwardUpdates(_Updates):
     def _take(self, work, gradients):
         self._engine.take_gradients(work, gradients, self._scale())
 
-    def finish(self):
-        works = self._end()
+    def _end_pass(self, works):
         if not self._engine.update(works, self._scale()):
             self.skipped += 1
-            self._anchor.grad.fill_(math.inf)
+            self.anchor.grad.fill_(math.inf)
 
-    def step(self, has_scaler):
+    def step(self, scaler):
         """Does nothing: backward has updated the rows."""
 
     def drop(self):
@@ -75,7 +90,7 @@ class BackwardUpdates(_Updates):
 
 class StepUpdates(_Updates):
     """update="step". A backward adds to the sums of gradients that the engine keeps for each row;
-    `step` updates the rows with them.
+    `step` updates the rows with them, once.
 
     The anchor's gradient is the norm of all sums, so that clip_grad_norm_ counts them. Whatever
     multiplies that gradient afterwards (clip_grad_norm_, GradScaler.unscale_) multiplies the sums;
@@ -87,8 +102,9 @@ class StepUpdates(_Updates):
 
     def __init__(self, engine, anchor):
         super().__init__(engine, anchor)
-        self.probe = torch.nn.Parameter(torch.ones(1, device="cpu"))
+        self.probe = torch.nn.Parameter(torch.ones(1, dtype=torch.float32, device="cpu"))
         self._norm = None  # that the anchor's gradient was set to; None: there are no sums
+        self._is_stepped = False  # since the last backward
         # Of the anchor's gradient in the step of the network's optimizer since the last backward.
         self._network_factor = None
         self._is_in_network_optimizer = False  # the anchor, as far as is known
@@ -98,10 +114,25 @@ class StepUpdates(_Updates):
             lambda optimizer, *_: _tell(own(), optimizer))
         weakref.finalize(self, handle.remove)
 
-    def _begin(self):
+    def before_forward(self):
+        super().before_forward()
+        if self._norm is not None and self.anchor.grad is None:
+            self.drop()
+
+    def _forget(self):
+        if self._engine.forget() and self._norm is not None:
+            # The sums have a part of a pass that failed.
+            self._set_norm(math.inf)
+
+    def _begin_pass(self):
+        gradient = 0.0 if self.anchor.grad is None else self.anchor.grad.item()
+        if self._is_stepped and gradient != 0:
+            raise RuntimeError("call zero_grad() between the step of the tables' optimizer and the "
+                               "next backward")
+        self._is_stepped = False
         if self._norm is None:
             return
-        if self._is_zeroed():
+        if gradient == 0:
             self.drop()
         elif (factor := self._factor()) != 1:
             self._engine.scale_sums(factor)
@@ -109,77 +140,97 @@ class StepUpdates(_Updates):
     def _take(self, work, gradients):
         self._engine.take_gradients(work, gradients, 1.0, is_applied=False)
 
-    def finish(self):
-        is_refused = self._norm == math.inf
-        works = self._end()
-        norm = math.inf
-        if self._engine.add(works) and not is_refused:
-            norm = self._engine.norm()
-        self._anchor.grad.fill_(norm)
-        self._norm = self._anchor.grad.item()
-        if not math.isfinite(self._norm):
-            self._norm = math.inf
-            self._anchor.grad.fill_(math.inf)
-            self.skipped += not is_refused
+    def _end_pass(self, works):
+        is_allowed = self._engine.add(works) and self._norm != math.inf
+        self._set_norm(self._engine.norm() if is_allowed else math.inf)
+
+    def _set_norm(self, norm):
+        if self.anchor.grad is None:
+            self.anchor.grad = torch.zeros(1, dtype=torch.float32, device="cpu")
+        self.anchor.grad.fill_(norm)
+        was_infinite, norm = self._norm == math.inf, self.anchor.grad.item()
+        self._norm = norm if math.isfinite(norm) else math.inf
+        self.anchor.grad.fill_(self._norm)
+        self.skipped += self._norm == math.inf and not was_infinite
         self.probe.grad = torch.full((1,), math.inf if self._norm == math.inf else 1.0,
-                                     device="cpu")
+                                     dtype=torch.float32, device="cpu")
         self._network_factor = None
         self._is_held_back = False
-
-    def _is_zeroed(self):
-        gradient = self._anchor.grad
-        return gradient is None or (gradient.item() == 0 and self._norm != 0)
 
     def _factor(self):
         """What the anchor's gradient was multiplied by."""
         if self._norm in (0, math.inf):
             return 1.0
-        factor = self._anchor.grad.item() / self._norm
+        factor = self.anchor.grad.item() / self._norm
         return 1.0 if abs(factor - 1) < _ROUNDING else factor
 
     def before_step_of(self, optimizer):
         """Called before the step of every optimizer of the process."""
-        if self._norm is None or self._anchor.grad is None or not any(
-                parameter is self._anchor for group in optimizer.param_groups
-                for parameter in group["params"]):
+        if not _has(optimizer, self.anchor):
             return
         self._is_in_network_optimizer = True
         if self._is_held_back:
+            self._is_held_back = False
             raise RuntimeError("the step of the tables' optimizer came before that of the "
                                "network's; with a GradScaler it must come after it")
-        self._network_factor = self._factor()
-
-    def step(self, has_scaler):
-        """Updates the rows with the sums. `has_scaler`: a GradScaler makes the step."""
-        if self._norm is None or self._is_zeroed():
-            raise RuntimeError("the tables have no gradients; call backward before the step")
-        if self._norm == math.inf:
+        # A GradScaler tells fused optimizers these, and leaves the gradients to them.
+        scale, found = (getattr(optimizer, name, None) for name in ("grad_scale", "found_inf"))
+        if self._norm is None or self.anchor.grad is None or (found is not None and found.item()):
             return
+        self._network_factor = self._factor() / (1.0 if scale is None else scale.item())
+
+    def step(self, scaler):
+        """Updates the rows with the sums. `scaler`: whether a GradScaler makes the step."""
+        if self._norm is None or self.anchor.grad is None:
+            raise RuntimeError("the tables have no gradients; call backward before the step")
+        factor = self._factor_of_step(scaler)
+        if factor is not None:
+            self._engine.apply(factor)
+        self._engine.drop_sums()
+        self._norm = None
+        self._is_stepped = True
+
+    def _factor_of_step(self, scaler):
+        """None: the rows must not change."""
+        if self._norm == math.inf:
+            return None
         factor = self._factor()
-        if has_scaler:
+        if scaler:
             if self._network_factor is not None:
                 factor = self._network_factor
-            elif factor != 1 or self._is_in_network_optimizer:
+            elif self._is_in_network_optimizer or _is_in_an_optimizer(self.anchor):
                 # It has left out the step of the network's optimizer.
                 self._is_held_back = True
                 self.skipped += 1
-                return
+                return None
             else:
                 raise RuntimeError(
                     "with a GradScaler, the optimizer of the network must have the parameter of "
                     "the EmbeddingCollection, too, and make its step first: pass it "
                     "model.parameters(), or [*network.parameters(), *embed.parameters()]")
-        if abs(factor) * self._norm > _SUM_MAX:
+        is_cleared = factor == 0 and self._norm != 0  # by clip_grad_norm_, if a norm is infinite
+        if is_cleared or not abs(factor) * self._norm <= _SUM_MAX:
             self.skipped += 1
-            return
-        self._engine.apply(factor)
+            return None
+        return factor
 
     def drop(self):
         """Forgets the sums."""
         self._engine.drop_sums()
         self._norm = None
-        self._anchor.grad = None
+        self._is_stepped = False
+        self.anchor.grad = None
         self.probe.grad = None
+
+
+def _has(optimizer, parameter):
+    return any(each is parameter for group in optimizer.param_groups for each in group["params"])
+
+
+def _is_in_an_optimizer(parameter):
+    """Slow, for the first step that a GradScaler leaves out."""
+    return any(issubclass(type(each), torch.optim.Optimizer) and _has(each, parameter)
+               for each in gc.get_objects())
 
 
 def _tell(updates, optimizer):
