@@ -1,7 +1,6 @@
 #include "train/set_batch.h"
 
-#include <algorithm>
-#include <numeric>
+#include <cstdint>
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
@@ -14,11 +13,14 @@ absl::Status CheckSizes(const SetBatch& batch, size_t feature_count) {
     return absl::InvalidArgumentError(
         absl::StrCat("keys: bags of ", batch.bag_counts.size(), " features, not ", feature_count));
   }
-  if (std::any_of(batch.bag_counts.begin(), batch.bag_counts.end(),
-                  [](int64_t count) { return count < 0 || count >= UINT32_MAX; }))
-    return absl::InvalidArgumentError("keys: a feature has less than 0, or 2^32 - 1 bags or more");
-  const size_t bag_count =
-      std::accumulate(batch.bag_counts.begin(), batch.bag_counts.end(), size_t{0});
+  size_t bag_count = 0;
+  for (const int64_t count : batch.bag_counts) {
+    if (count < 0 || count >= UINT32_MAX) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("keys: a feature has ", count, " bags, not 0 to 2^32 - 2"));
+    }
+    bag_count += static_cast<size_t>(count);
+  }
   if (batch.offsets.empty() && bag_count != batch.keys.size()) {
     return absl::InvalidArgumentError(absl::StrCat("keys: ", batch.keys.size(), " keys for ",
                                                    bag_count, " bags of one key each"));

@@ -42,7 +42,8 @@ TEST(SplitBatch, GivesEachFeatureItsKeysOffsetsAndWeights) {
                     batches)
                   .ok());
   ASSERT_EQ(batches.size(), 3U);
-  const auto expect = [&](size_t i, std::vector<Key> own, std::vector<int64_t> own_offsets) {
+  const auto expect = [&](size_t i, const std::vector<Key>& own,
+                          const std::vector<int64_t>& own_offsets) {
     EXPECT_EQ(std::vector(batches[i].keys.begin(), batches[i].keys.end()), own);
     EXPECT_EQ(std::vector(batches[i].offsets.begin(), batches[i].offsets.end()), own_offsets);
     EXPECT_EQ(batches[i].pooling, Features()[i].pooling);
@@ -84,7 +85,7 @@ TEST(SplitBatch, RefusesWhatDoesNotFit) {
             "keys: bags of 2 features, not 3");
   const std::vector<int64_t> negative = {5, -3, 2};
   EXPECT_EQ(refused({.keys = keys, .bag_counts = negative}),
-            "keys: a feature has less than 0, or 2^32 - 1 bags or more");
+            "keys: a feature has -3 bags, not 0 to 2^32 - 2");
   const auto with = [&](const std::vector<int64_t>& offsets) {
     return refused({.keys = keys, .offsets = offsets, .bag_counts = bag_counts});
   };
