@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "train_cpu/row_kernels.h"
 
 namespace hps {
 namespace {
@@ -166,12 +167,18 @@ absl::Status LocalizedPart::LookUp(std::span<float*> to, std::span<const OutputP
   return table_.shard->Forward(batches, step, pieces);
 }
 
+// The output's rows may lie far apart: the kernel prefetches them, which a plain copy does not.
 void LocalizedPart::Pool(std::span<const float*> from, std::span<const OutputPiece> out) {
   if (is_holder()) return;
   const float*& rows = from[*table_.holder];
   for (const OutputPiece& piece : out) {
-    for (size_t i = 0; i < piece.row_count; ++i, rows += dim_)
-      std::copy_n(rows, dim_, piece.rows + i * piece.stride);
+    rows_.clear();
+    for (size_t i = 0; i < piece.row_count; ++i, rows += dim_) rows_.push_back(rows);
+    RowKernelsForMachine().pool({.rows = rows_.data(),
+                                 .bag_count = piece.row_count,
+                                 .dim = dim_,
+                                 .out = piece.rows,
+                                 .out_stride = piece.stride});
   }
 }
 

@@ -52,6 +52,7 @@ class LocalizedPart final : public RankPart {
   std::vector<Received> received_;        // by feature
   std::vector<GradientPiece> gradients_;  // by feature
   const std::unique_ptr<StepIndex> step_;
+  std::vector<const float*> rows_;  // of one call
 };
 
 }  // namespace hps
