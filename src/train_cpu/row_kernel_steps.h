@@ -171,6 +171,7 @@ struct SgdStep {
   }
 };
 
+template <bool kIsNesterov>
 struct MomentumStep {
   float* row;
   float* buffer;
@@ -183,24 +184,7 @@ struct MomentumStep {
   void Do(size_t at) const {
     const auto g = M::Multiply(M::Load(gradient + at), M::All(scale));
     const auto b = M::Add(M::Multiply(M::All(momentum), M::Load(buffer + at)), g);
-    M::Store(buffer + at, b);
-    M::Store(row + at, M::Subtract(M::Load(row + at), M::Multiply(M::All(rate), b)));
-  }
-};
-
-struct NesterovStep {
-  float* row;
-  float* buffer;
-  const float* gradient;
-  float scale;
-  float rate;
-  float momentum;
-
-  template <typename M>
-  void Do(size_t at) const {
-    const auto g = M::Multiply(M::Load(gradient + at), M::All(scale));
-    const auto b = M::Add(M::Multiply(M::All(momentum), M::Load(buffer + at)), g);
-    const auto step = M::Add(g, M::Multiply(M::All(momentum), b));
+    const auto step = kIsNesterov ? M::Add(g, M::Multiply(M::All(momentum), b)) : b;
     M::Store(buffer + at, b);
     M::Store(row + at, M::Subtract(M::Load(row + at), M::Multiply(M::All(rate), step)));
   }
@@ -426,13 +410,13 @@ void UpdateRows(const UpdateRun& run) {
       });
     case OptimizerKind::kMomentum:
       return for_rows([&](float* row, float* state, const float* gradient) {
-        ForElements<Machine>(dim,
-                             MomentumStep{row, state, gradient, scale, rate, optimizer.momentum});
+        ForElements<Machine>(
+            dim, MomentumStep<false>{row, state, gradient, scale, rate, optimizer.momentum});
       });
     case OptimizerKind::kNesterov:
       return for_rows([&](float* row, float* state, const float* gradient) {
-        ForElements<Machine>(dim,
-                             NesterovStep{row, state, gradient, scale, rate, optimizer.momentum});
+        ForElements<Machine>(
+            dim, MomentumStep<true>{row, state, gradient, scale, rate, optimizer.momentum});
       });
     case OptimizerKind::kAdagrad:
       return for_rows([&](float* row, float* state, const float* gradient) {

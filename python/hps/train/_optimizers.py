@@ -69,8 +69,8 @@ class SGD(_Optimizer):
 
 
 @dataclasses.dataclass
-class Adagrad(_Optimizer):
-    """a += g^2; w -= lr * g / (sqrt(a) + eps)."""
+class _Accumulating(_Optimizer):
+    """Of AdaGrad and its variant. A subclass has the number of its `kind`."""
 
     lr: float = 0.01
     initial_accumulator: float = 0.0
@@ -82,33 +82,26 @@ class Adagrad(_Optimizer):
                       weight_decay=NOT_NEGATIVE)
 
     def engine(self):
-        return {"kind": 1, "initial_accumulator": self.initial_accumulator, "epsilon": self.eps,
-                "weight_decay": self.weight_decay}
+        return {"kind": self.kind, "initial_accumulator": self.initial_accumulator,
+                "epsilon": self.eps, "weight_decay": self.weight_decay}
 
     def state(self):
-        return {"optimizer": "Adagrad", "states": 1}
+        return {"optimizer": type(self).__name__, "states": 1}
 
 
 @dataclasses.dataclass
-class RowwiseAdagrad(_Optimizer):
+class Adagrad(_Accumulating):
+    """a += g^2; w -= lr * g / (sqrt(a) + eps)."""
+
+    kind = 1
+
+
+@dataclasses.dataclass
+class RowwiseAdagrad(_Accumulating):
     """a += mean(g^2), one value for the row; w -= lr * g / (sqrt(a) + eps). The same as FBGEMM's
     EXACT_ROWWISE_ADAGRAD."""
 
-    lr: float = 0.01
-    initial_accumulator: float = 0.0
-    eps: float = 1e-10
-    weight_decay: float = 0.0
-
-    def __post_init__(self):
-        check_numbers(self, initial_accumulator=NOT_NEGATIVE, eps=NOT_NEGATIVE,
-                      weight_decay=NOT_NEGATIVE)
-
-    def engine(self):
-        return {"kind": 5, "initial_accumulator": self.initial_accumulator, "epsilon": self.eps,
-                "weight_decay": self.weight_decay}
-
-    def state(self):
-        return {"optimizer": "RowwiseAdagrad", "states": 1}
+    kind = 5
 
 
 @dataclasses.dataclass
