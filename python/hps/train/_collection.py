@@ -202,8 +202,7 @@ class EmbeddingCollection(torch.nn.Module):
         counted = self.statistics()
         return "\n".join(
             f"{name}: {counted[name]['rows']:,} rows, dim {table.dim}, "
-            f"{type(table.optimizer).__name__}, "
-            + ", ".join(f"{feature.name}: {feature.pooling}" for feature in table.features)
+            f"{type(table.optimizer).__name__}, {_shown_features(table)}"
             for name, table in self.tables.items())
 
     @property
@@ -275,6 +274,13 @@ def _features_of(tables):
                                  f"{found[feature.name][1].name!r} and {table.name!r}")
             found[feature.name] = feature, table
     return found
+
+
+def _shown_features(table):
+    poolings = {feature.name: feature.pooling for feature in table.features}
+    if list(poolings) == [table.name]:
+        return f"pooling {poolings[table.name]!r}"
+    return f"features {poolings}"
 
 
 def _is_half_precision():
