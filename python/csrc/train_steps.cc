@@ -24,6 +24,7 @@
 #include "python/csrc/gil.h"
 #include "python/csrc/train_arrays.h"
 #include "train/embedding_shard.h"
+#include "train/gradient_bound.h"
 #include "train_cpu/rank_step.h"
 #include "train_cpu/shared_word.h"
 
@@ -284,6 +285,7 @@ nb::object KeysOf(const RankStep& step, size_t table) {
 }  // namespace
 
 void BindTrainSteps(nb::module_& m) {
+  m.attr("SCALED_SUM_MAX") = kScaledSumMax;
   m.def("sums_allow", &SumsAllowIn);
   m.def("apply_sums", &ApplySumsTo);
   m.def("squared_norm", &SquaredNormOf);

@@ -11,7 +11,6 @@ namespace hps {
 namespace {
 
 constexpr int32_t kMagnitude = 0x7fffffff;
-constexpr double kScaledSumMax = 0x1p47;
 constexpr double kFloatMax = std::numeric_limits<float>::max();
 // Constant numbers of values, so that the compiler makes vectors of the inner loops. The small one
 // is for narrow rows that are looked at one by one.

@@ -12,10 +12,13 @@ namespace hps {
 // infinite if a weight of the batch is.
 double GradientFactor(const BagBatch& batch);
 
+// The largest magnitude of a row's sum of gradients, multiplied by the scale of the update.
+inline constexpr double kScaledSumMax = 0x1p47;
+
 // The largest gradient that is allowed: times `factor` it is finite, and times `scale`, too, at
-// most 2^47. The squares of 2^32 such sums, which is the largest number of a row's updates, have a
-// finite sum: AdaGrad's accumulator. Negative, so that none is allowed, if the factor or the scale
-// is NaN or infinite.
+// most kScaledSumMax. The squares of 2^32 such sums, which is the largest number of a row's
+// updates, have a finite sum: AdaGrad's accumulator. Negative, so that none is allowed, if the
+// factor or the scale is NaN or infinite.
 float GradientLimit(double factor, float scale);
 
 // Whether all magnitudes are at most `limit`; NaN is not.

@@ -189,37 +189,34 @@ absl::Status RankStep::Pool(std::span<const std::span<const float>> from,
 // Copies gradients whose rows are far apart together, some samples of all features at a time, so
 // that each page is read once.
 void RankStep::GatherGradients() {
+  struct Apart {
+    size_t index;  // of the piece
+    GradientPiece from;
+    size_t dim;
+    size_t to;  // in gathered_
+  };
+  std::vector<Apart> found;
   size_t total = 0;
   size_t rows_max = 0;
-  const auto dim_of = [this](size_t i) { return dim(order_[i]); };
   for (size_t i = 0; i < gradient_pieces_.size(); ++i) {
     const GradientPiece& piece = gradient_pieces_[i];
-    if (!AreApart(piece, dim_of(i))) continue;
-    total += piece.row_count * dim_of(i);
+    const size_t piece_dim = dim(order_[i]);
+    if (!AreApart(piece, piece_dim)) continue;
+    found.push_back({i, piece, piece_dim, total});
+    total += piece.row_count * piece_dim;
     rows_max = std::max(rows_max, piece.row_count);
   }
-  if (total == 0) return;
   gathered_.resize(total);
   for (size_t begin = 0; begin < rows_max; begin += kGatheredRows) {
-    float* first = gathered_.data();  // of the feature
-    for (size_t i = 0; i < gradient_pieces_.size(); ++i) {
-      const GradientPiece& piece = gradient_pieces_[i];
-      const size_t dim = dim_of(i);
-      if (!AreApart(piece, dim)) continue;
-      const size_t end = std::min(begin + kGatheredRows, piece.row_count);
+    for (const Apart& apart : found) {
+      float* const to = gathered_.data() + apart.to;
+      const size_t end = std::min(begin + kGatheredRows, apart.from.row_count);
       for (size_t row = begin; row < end; ++row)
-        std::copy_n(piece.rows + row * piece.stride, dim, first + row * dim);
-      first += piece.row_count * dim;
+        std::copy_n(apart.from.rows + row * apart.from.stride, apart.dim, to + row * apart.dim);
     }
   }
-  const float* first = gathered_.data();
-  for (size_t i = 0; i < gradient_pieces_.size(); ++i) {
-    GradientPiece& piece = gradient_pieces_[i];
-    const size_t dim = dim_of(i);
-    if (!AreApart(piece, dim)) continue;
-    piece.rows = first;
-    piece.stride = dim;
-    first += piece.row_count * dim;
+  for (const Apart& apart : found) {
+    gradient_pieces_[apart.index] = {apart.from.row_count, gathered_.data() + apart.to, apart.dim};
   }
 }
 

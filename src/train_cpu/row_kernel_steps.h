@@ -264,9 +264,9 @@ struct FtrlStep {
   }
 };
 
-// The sum of the squares of gradient * scale. Its order is that of AVX-512 on every machine: 16
-// sums, each of every 16th element, of which the upper half is added to the lower until one is
-// left.
+// The sum of the squares of gradient * scale. Every machine adds in the order of AVX-512: it makes
+// 16 partial sums, each of every 16th element; then it adds the upper half of the partial sums to
+// the lower half, until one sum is left.
 template <typename Machine>
 float SumOfSquares(const float* gradient, float scale, size_t dim) {
   constexpr size_t kVectors = kLineFloats / Machine::kLanes;

@@ -138,7 +138,8 @@ def step_at_other_factors(rank: int, _: pathlib.Path, share_memory: bool, at: st
 
 
 def fail_in_one_of_three_look_ups(_: int, __: pathlib.Path, share_memory: bool) -> dict:
-    """On all ranks: what was accumulated before is held back, and training goes on."""
+    """A backward fails on all ranks, after a part of its gradients was added to the sums. The next
+    step then changes no row, and training goes on."""
     embed = ht.EmbeddingCollection([table("a", "replicated")], share_memory=share_memory,
                                    update="step")
 

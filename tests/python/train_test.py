@@ -32,7 +32,8 @@ class Served:
 
 class CollectionTest(unittest.TestCase):
     def test_views_of_negatives(self) -> None:
-        """PyTorch has views whose values are the negatives of what is in their memory."""
+        """PyTorch makes views whose elements are the negated elements in memory. Keys, weights and
+        gradients may be such views."""
         embed = ht.EmbeddingCollection([ht.Table("a", 2, optimizer=ht.SGD(lr=1.0),
                                                  init=ht.Uniform(0, 0))])
         keys, weights = torch._neg_view(torch.tensor([-3])), torch._neg_view(torch.tensor([-5.0]))

@@ -28,7 +28,7 @@ class _Lookup(torch.autograd.Function):
     def forward(ctx, _anchor, _weights, collection, work):
         ctx.collection, ctx.work = collection, work
         ctx.set_materialize_grads(False)
-        blocks = collection._engine.forward(work)
+        blocks = collection._engine.forward(work, True)
         shown = len(blocks) - (len(work.call.names) - work.shown)
         work.hidden_blocks = blocks[shown:]
         return tuple(blocks[:shown])
@@ -48,8 +48,8 @@ class _Lookup(torch.autograd.Function):
 
 
 class EmbeddingCollection(torch.nn.Module):
-    """Embedding tables whose rows are updated in `backward`, once in each backward pass, with the
-    gradients of all look-ups of the pass.
+    """Embedding tables whose rows are updated once in each backward pass, with the gradients of all
+    look-ups of the pass, or in the step of an optimizer.
 
     In training mode a key without a row gets one. In evaluation mode, or without gradients, nothing
     changes, and a key without a row has zeros, as in serving.
@@ -62,8 +62,11 @@ class EmbeddingCollection(torch.nn.Module):
 
     While one thread trains, another may call `publish`, `rows` and `statistics`.
 
-    grad_scaler   the GradScaler of the training loop, if there is one: gradients are divided by
-                  its scale. A step with NaN, infinite or overflowing gradients changes no row
+    update        "backward": the rows are updated in `backward`. "step": they are updated in the
+                  step of `optimizer()`, with the gradients of all backwards since its zero_grad.
+                  In both, NaN, infinite or overflowing gradients change no row
+    grad_scaler   will be removed: use update="step" with a GradScaler. With update="backward",
+                  gradients are divided by the scale of this one
     hot_steps     number of steps whose keys are counted; then the hot rows of "auto" and "hybrid"
                   tables are chosen
     share_memory  True: ranks exchange rows through shared memory, if all are on one machine.
@@ -79,6 +82,11 @@ class EmbeddingCollection(torch.nn.Module):
             raise ValueError(f"two tables have one name: {names}")
         self.tables = {table.name: table for table in tables}
         self._features = _features_of(tables)
+        # With those for the gradients of weights; and the number of each, the same on all ranks.
+        self._all_features = self._features | {
+            hidden(name): (Feature(f"{name} (rows)", "none"), table)
+            for name, (_, table) in self._features.items()}
+        self._ids = {name: i for i, name in enumerate(self._all_features)}
         self._calls = {}  # by the names of their features
         if update not in _UPDATES:
             raise ValueError(f"update must be one of {list(_UPDATES)}, not {update!r}")
@@ -125,7 +133,7 @@ class EmbeddingCollection(torch.nn.Module):
             self._engine.steps += 1
             blocks = _Lookup.apply(self.anchor, work.weights, self, work)
         else:
-            blocks = self._engine.evaluate(work)
+            blocks = self._engine.forward(work, False)
         return Rows(work, blocks)
 
     def _work(self, inputs, is_training):
@@ -133,30 +141,25 @@ class EmbeddingCollection(torch.nn.Module):
             raise TypeError("expected {feature: keys} or Keys, not "
                             f"{type(inputs).__name__}; for a KeyedJaggedTensor, pass "
                             "Keys.from_kjt(jagged)")
-        names = inputs.features if isinstance(inputs, Keys) else tuple(inputs)
-        if names not in self._calls:
-            for name in names:
-                if name not in self._features:
-                    raise KeyError(f"no table has the feature {name!r}; there are "
-                                   f"{list(self._features)}")
+        call = self._call(inputs.features if isinstance(inputs, Keys) else tuple(inputs))
         keys = inputs if isinstance(inputs, Keys) else pack(inputs, self._describe)
         weights = keys.weights
         if weights is None or not weights.requires_grad or not is_training:
-            return Work(self._call(names), keys)
+            return Work(call, keys)
         keys = keys.with_rows_of_weighted(hidden)
         work = Work(self._call(keys.features), keys)
-        work.weights, work.shown = weights, len(names)
+        work.weights, work.shown = weights, len(call.names)
         return work
 
     def _call(self, names):
-        if names not in self._calls:
-            features, ids = dict(self._features), {}
-            for name, (_, table) in self._features.items():
-                features[hidden(name)] = Feature(f"{name} (rows)", "none"), table
-                ids[name] = len(ids)
-                ids[hidden(name)] = len(ids)
-            self._calls[names] = Call(names, features, ids)
-        return self._calls[names]
+        call = self._calls.get(names)
+        if call is None:
+            for name in names:
+                if name not in self._all_features:
+                    raise KeyError(f"no table has the feature {name!r}; there are "
+                                   f"{list(self._features)}")
+            call = self._calls[names] = Call(names, self._all_features, self._ids)
+        return call
 
     def _describe(self, name):
         return f"feature {name!r} of table {self._features[name][1].name!r}"

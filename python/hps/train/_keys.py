@@ -89,7 +89,7 @@ class Keys:
         self._is_weighted = []  # of each feature; empty: all, if there are weights
         self._widths = None  # of each feature: the length of all its bags; None: not known
 
-    # They can't be set: what was checked stays.
+    # Read-only, because the engine relies on the checks above.
     features = property(lambda self: self._features)
     values = property(lambda self: self._values)
     offsets = property(lambda self: self._offsets)
@@ -126,14 +126,14 @@ class Keys:
             parts[name] = (nested.values(), nested.offsets())
         return cls.from_dict(parts)
 
-    def with_rows_of_weighted(self, call_it):
-        """Keys that also look up the rows of each key of the weighted features, as features of
-        their own. `call_it(name)` is the name of such a feature."""
+    def with_rows_of_weighted(self, name_of):
+        """Keys that also look up the row of each key of the weighted features, as features of their
+        own. `name_of(feature)` is the name of such a feature."""
         weighted = self._is_weighted or [True] * len(self.features)
         chosen = [i for i, is_weighted in enumerate(weighted) if is_weighted]
         ends = list(itertools.accumulate(self.key_counts(), initial=0))
         keys = Keys.__new__(Keys)
-        keys._features = (*self.features, *(call_it(self.features[i]) for i in chosen))
+        keys._features = (*self.features, *(name_of(self.features[i]) for i in chosen))
         keys._values = torch.cat([self.values, *(self.values[ends[i]:ends[i + 1]] for i in chosen)])
         counts = [ends[i + 1] - ends[i] for i in chosen]
         keys._bag_counts = [*self.bag_counts(), *counts]

@@ -9,8 +9,8 @@ from hps.train._optimizers import learning_rates
 
 
 class Engine:
-    """What LocalTables and RankedTables have in common: the sums of gradients. `_tables` has the
-    tables of the engine."""
+    """What LocalTables and RankedTables have in common: steps, and the sums of gradients. `_tables`
+    has the tables of the engine."""
 
     _tables: dict
     optimizer = None  # a weak reference to the TablesOptimizer, if there is one
@@ -18,6 +18,13 @@ class Engine:
     steps = 0      # training steps, with those of the checkpoint that was loaded
     loaded = None  # (run, steps) of that checkpoint
     saved = None   # the last save: (directory, its entry in the manifest)
+
+    def _new_step(self, call):
+        if call.free_steps:
+            return call.free_steps.pop()
+        return _engine.RankStep.make(self.rank, self.rank_count,
+                                     [self._tables[table.name] for table in call.tables],
+                                     call.features)
 
     def _rates(self, tables):
         optimizer = self.optimizer and self.optimizer()
@@ -54,11 +61,10 @@ class LocalTables(Engine):
         self.plans = []  # placements of a loaded checkpoint; the next checkpoint keeps them
         self.run = secrets.token_hex(8)
 
-    def forward(self, work, is_training=True):
+    def forward(self, work, is_training):
         """Returns the blocks of the outputs."""
         call = work.call
-        step = call.free_steps.pop() if call.free_steps else _engine.RankStep.make(
-            0, 1, [self._tables[table.name] for table in call.tables], call.features)
+        step = self._new_step(call)
         blocks = work.new_blocks()
         step.forward(work.keys.arguments(), is_training, work.places(blocks))
         if is_training:
@@ -78,17 +84,12 @@ class LocalTables(Engine):
         if len(works) > 1:
             return self._update_together(works, scale, bool)
         work = works[0]
-        is_updated = work.step.backward(work.gradients, self._rates(work.call.tables), scale)
-        work.call.free_steps.append(work.step)
-        return is_updated
+        return work.step.backward(work.gradients, self._rates(work.call.tables), scale)
 
     def add(self, works):
         """Adds the gradients of `works` to the sums. Returns False if one of them is not allowed,
         see `update`; then the sums are of no use."""
-        are_allowed = [work.step.backward(work.gradients, [], 1.0) for work in works]
-        for work in works:
-            work.call.free_steps.append(work.step)
-        return all(are_allowed)
+        return all([work.step.backward(work.gradients, [], 1.0) for work in works])
 
     def norm(self):
         """The 2-norm of the sums of all tables."""
@@ -99,16 +100,13 @@ class LocalTables(Engine):
         _engine.apply_sums(list(self._tables.values()), self._rates(self._all), factor)
 
     def forget(self):
-        """Forgets what is kept of backward passes that failed. Returns whether the sums have a part
-        of them: never."""
+        """Drops the gradients of backward passes that failed. Returns whether the sums of the
+        tables have some of them already, which they never have in one process."""
         return False
 
     def telling(self):
         """An error in here concerns this process only."""
         return contextlib.nullcontext()
-
-    def evaluate(self, work):
-        return self.forward(work, is_training=False)
 
     def owns(self, table, keys):
         """A mask of the keys whose rows this process exports and saves; None: all."""

@@ -162,13 +162,6 @@ class RankedTables(Engine):
         if self.rank != holder:
             shard.erase_rows(rows["keys"])
 
-    def _new_step(self, call):
-        if call.free_steps:
-            return call.free_steps.pop()
-        return _engine.RankStep.make(self.rank, self.rank_count,
-                                     [self._tables[table.name] for table in call.tables],
-                                     call.features)
-
     def refuse(self, is_training):
         """Tells the other ranks that this rank cannot begin the step."""
         self._begin_call(is_training)
@@ -178,7 +171,7 @@ class RankedTables(Engine):
         self._calls += 1
         self._exchange.begin(self._calls, is_training)
 
-    def forward(self, work, is_training=True):
+    def forward(self, work, is_training):
         """Returns the blocks of the outputs."""
         self._begin_call(is_training)
         call, exchange = work.call, self._exchange
@@ -212,9 +205,6 @@ class RankedTables(Engine):
         """The sizes of the pieces to and from each rank, one list for each kind of piece; see
         PieceSizes in src/train_cpu/rank_part.h."""
         return list(zip(*(step.sizes(rank) for rank in range(self.rank_count))))
-
-    def evaluate(self, work):
-        return self.forward(work, is_training=False)
 
     def take_gradients(self, work, gradients, scale, is_applied=True):
         """Takes the gradients of the blocks, and exchanges their sums with the other ranks.
@@ -253,16 +243,11 @@ class RankedTables(Engine):
                 works, scale, lambda flag: not self._add_up([float(not flag)])[0])
         work, self._received = works[0], None
         with self._exchange.telling():
-            is_updated = work.step.update(*work.sums, work.rates, scale)
-        work.call.free_steps.append(work.step)
-        return is_updated
+            return work.step.update(*work.sums, work.rates, scale)
 
     def add(self, works):
         self._has_sums, self._is_added_early = True, False
-        are_allowed = [self._add(work) for work in works]
-        for work in works:
-            work.call.free_steps.append(work.step)
-        return all(are_allowed)
+        return all([self._add(work) for work in works])  # each of them
 
     def norm(self):
         """That of the sums divided by the number of ranks: gradients are averaged."""

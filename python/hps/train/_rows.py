@@ -39,10 +39,13 @@ class Call:
         self.free_steps = []  # steps of the engine that no look-up uses
 
 
+_HIDDEN = object()
+
+
 def hidden(name):
-    """The feature that looks up the rows of the keys of a weighted feature, one for each key, for
-    the gradients of the weights. No feature of a table has such a name."""
-    return ("rows of", name)
+    """The name of the feature that looks up the rows of the keys of a weighted feature, one for
+    each key, for the gradients of the weights. No caller can give such a name."""
+    return _HIDDEN, name
 
 
 class Work:
@@ -82,7 +85,8 @@ class Work:
             self.shapes.append((counts[i] if is_pooled else key_counts[i], call.dims[i]))
 
     def release(self):
-        """Called when the rows have been updated. The output may live on."""
+        """Called when the rows have been updated, or their sums. The output may live on."""
+        self.call.free_steps.append(self.step)
         self.step = self.column_gradients = self.gradients = self.kept = self.sums = None
         self.hidden_blocks = []
 

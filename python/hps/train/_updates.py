@@ -11,7 +11,8 @@ import weakref
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-_SUM_MAX = 2.0**47  # as in src/train/gradient_bound.cc
+from hps._hps import train as _engine
+
 _ROUNDING = 1e-6  # of a norm in float32, which DistributedDataParallel averages over the ranks
 
 
@@ -31,7 +32,8 @@ class _Updates:
     def before_forward(self):
         """Called before a look-up in training mode."""
         if self.anchor.item() != 0:  # an optimizer has moved it
-            self.anchor.data.zero_()  # `data`: what has read it need not be computed again
+            # Through `data`, so that autograd accepts what was computed from the anchor before.
+            self.anchor.data.zero_()
         if self._works and torch._C._current_graph_task_id() == -1:
             # They are of backward passes that failed, or that were to compute other gradients.
             self._works.clear()
@@ -209,7 +211,7 @@ class StepUpdates(_Updates):
                     "the EmbeddingCollection, too, and make its step first: pass it "
                     "model.parameters(), or [*network.parameters(), *embed.parameters()]")
         is_cleared = factor == 0 and self._norm != 0  # by clip_grad_norm_, if a norm is infinite
-        if is_cleared or not abs(factor) * self._norm <= _SUM_MAX:
+        if is_cleared or not abs(factor) * self._norm <= _engine.SCALED_SUM_MAX:
             self.skipped += 1
             return None
         return factor
