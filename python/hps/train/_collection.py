@@ -1,6 +1,5 @@
 """EmbeddingCollection: tables as one module of PyTorch."""
 
-import collections.abc
 import threading
 import warnings
 import weakref
@@ -9,42 +8,13 @@ import torch
 import torch.distributed
 
 from hps.train import _checkpoint, _export, _state
-from hps.train._keys import Keys, pack
 from hps.train._local import LocalTables
+from hps.train._look_ups import LookUps, features_of
 from hps.train._ranks import RankedTables
-from hps.train._rows import Call, Rows, Work, hidden
-from hps.train._table import Feature
 from hps.train._torch_optimizer import TablesOptimizer
 from hps.train._updates import BackwardUpdates, StepUpdates
 
 _UPDATES = ("backward", "step")
-
-
-class _Lookup(torch.autograd.Function):
-    """Rows of all tables. Its backward takes their gradients and gives the anchor a zero: when
-    PyTorch has added up the zeros of all look-ups of a backward pass, the rows are updated."""
-
-    @staticmethod
-    def forward(ctx, _anchor, _weights, collection, work):
-        ctx.collection, ctx.work = collection, work
-        ctx.set_materialize_grads(False)
-        blocks = collection._engine.forward(work, True)
-        shown = len(blocks) - (len(work.call.names) - work.shown)
-        work.hidden_blocks = blocks[shown:]
-        return tuple(blocks[:shown])
-
-    @staticmethod
-    def backward(ctx, *gradients):
-        if ctx.work is None:
-            raise RuntimeError("the rows of this step have been updated; backward runs once")
-        work, collection = ctx.work, ctx.collection
-        ctx.work = ctx.collection = None
-        weights = None
-        if work.weights is not None:
-            with collection._engine.telling():
-                weights = work.weight_gradients(gradients)
-        collection._updates.take(work, [*gradients, *[None] * len(work.hidden_blocks)])
-        return collection._zero, weights, None, None
 
 
 class EmbeddingCollection(torch.nn.Module):
@@ -81,20 +51,13 @@ class EmbeddingCollection(torch.nn.Module):
         if len(set(names)) != len(names):
             raise ValueError(f"two tables have one name: {names}")
         self.tables = {table.name: table for table in tables}
-        self._features = _features_of(tables)
-        # With those for the gradients of weights; and the number of each, the same on all ranks.
-        self._all_features = self._features | {
-            hidden(name): (Feature(f"{name} (rows)", "none"), table)
-            for name, (_, table) in self._features.items()}
-        self._ids = {name: i for i, name in enumerate(self._all_features)}
-        self._calls = {}  # by the names of their features
+        features = features_of(tables)
         if update not in _UPDATES:
             raise ValueError(f"update must be one of {list(_UPDATES)}, not {update!r}")
         if grad_scaler is not None:
             warnings.warn('grad_scaler will be removed: make the collection with update="step", '
                           "which needs no argument for a GradScaler", FutureWarning, stacklevel=2)
         self.anchor = torch.nn.Parameter(torch.zeros(1, dtype=torch.float32, device="cpu"))
-        self._zero = torch.zeros(1, dtype=torch.float32, device="cpu")
         self._publication = threading.Lock()  # also of exports: the later must not come first
         is_ranked = torch.distributed.is_available() and torch.distributed.is_initialized()
         if is_ranked and torch.distributed.get_world_size(process_group) > 1:
@@ -104,66 +67,19 @@ class EmbeddingCollection(torch.nn.Module):
         self.update = update
         self._updates = (StepUpdates(self._engine, self.anchor) if update == "step" else
                          BackwardUpdates(self._engine, self.anchor, grad_scaler))
+        self._look_ups = LookUps(features, self._engine, self._updates,
+                                 is_scaler_known=update == "step" or grad_scaler is not None)
         self._optimizer = None
-        self._is_scaler_known = update == "step" or grad_scaler is not None
 
-    @torch.compiler.disable
     def forward(self, inputs):
         """The rows of `inputs`, a `Keys` or a dict as `Keys.from_dict` takes it, as `Rows`.
 
         The features may be some of those of the tables, in any order.
         """
-        is_training = self.training and torch.is_grad_enabled() and self.anchor.requires_grad
-        if is_training and not self._is_scaler_known and _is_half_precision():
-            self._is_scaler_known = True
-            warnings.warn("float16 under autocast needs a GradScaler, and rows that are updated in "
-                          'backward would be updated with scaled gradients; make the collection '
-                          'with update="step"', stacklevel=2)
-        try:
-            if is_training and self.anchor is not self._updates.anchor:
-                raise RuntimeError("an EmbeddingCollection can't be trained with other parameters, "
-                                   "as torch.func.functional_call gives it: its rows are not in "
-                                   "its parameters")
-            work = self._work(inputs, is_training)
-        except Exception:
-            self._engine.refuse(is_training)
-            raise
-        if is_training:
-            self._updates.before_forward()
-            self._engine.steps += 1
-            blocks = _Lookup.apply(self.anchor, work.weights, self, work)
-        else:
-            blocks = self._engine.forward(work, False)
-        return Rows(work, blocks)
+        may_train = self.training and torch.is_grad_enabled()
+        return self._look_ups.forward(inputs, self.anchor, may_train)
 
-    def _work(self, inputs, is_training):
-        if not isinstance(inputs, (Keys, collections.abc.Mapping)):
-            raise TypeError("expected {feature: keys} or Keys, not "
-                            f"{type(inputs).__name__}; for a KeyedJaggedTensor, pass "
-                            "Keys.from_kjt(jagged)")
-        call = self._call(inputs.features if isinstance(inputs, Keys) else tuple(inputs))
-        keys = inputs if isinstance(inputs, Keys) else pack(inputs, self._describe)
-        weights = keys.weights
-        if weights is None or not weights.requires_grad or not is_training:
-            return Work(call, keys)
-        keys = keys.with_rows_of_weighted(hidden)
-        work = Work(self._call(keys.features), keys)
-        work.weights, work.shown = weights, len(call.names)
-        return work
-
-    def _call(self, names):
-        call = self._calls.get(names)
-        if call is None:
-            for name in names:
-                if name not in self._all_features:
-                    raise KeyError(f"no table has the feature {name!r}; there are "
-                                   f"{list(self._features)}")
-            call = self._calls[names] = Call(names, self._all_features, self._ids)
-        return call
-
-    def _describe(self, name):
-        return f"feature {name!r} of table {self._features[name][1].name!r}"
-
+    @torch.compiler.disable
     def optimizer(self):
         """The tables as a torch.optim.Optimizer, always the same one; see `TablesOptimizer`."""
         if self._optimizer is None:
@@ -267,26 +183,8 @@ class EmbeddingCollection(torch.nn.Module):
         return _checkpoint.load(self._engine, self.tables, directory)
 
 
-def _features_of(tables):
-    """{feature: (Feature, Table)}."""
-    found = {}
-    for table in tables:
-        for feature in table.features:
-            if feature.name in found:
-                raise ValueError(f"two tables, or two of one, have the feature {feature.name!r}: "
-                                 f"{found[feature.name][1].name!r} and {table.name!r}")
-            found[feature.name] = feature, table
-    return found
-
-
 def _shown_features(table):
     poolings = {feature.name: feature.pooling for feature in table.features}
     if list(poolings) == [table.name]:
         return f"pooling {poolings[table.name]!r}"
     return f"features {poolings}"
-
-
-def _is_half_precision():
-    """Whether autocast is on, with the type that needs a GradScaler."""
-    return any(torch.is_autocast_enabled(device) and
-               torch.get_autocast_dtype(device) is torch.float16 for device in ("cuda", "cpu"))

@@ -56,8 +56,8 @@ class Keys:
     """
 
     # _bag_counts: of each feature, or one number for all of them.
-    __slots__ = ("_bag_counts", "_features", "_is_weighted", "_offsets", "_values", "_weights",
-                 "_widths")
+    __slots__ = ("_bag_counts", "_features", "_is_weighted", "_key_counts", "_offsets", "_values",
+                 "_weights", "_widths")
 
     def __init__(self, features, values, offsets=None, weights=None, *, _bag_counts=None):
         self._features = tuple(features)
@@ -73,8 +73,7 @@ class Keys:
         if offsets is not None and (self._offsets.dim() != 1 or bags < 0):
             raise ValueError(f"{self._what()}: offsets must be [features * batch + 1], not "
                              f"{list(self._offsets.shape)}")
-        batch, rest = divmod(bags, len(self._features))
-        if rest and _bag_counts is None:
+        if _bag_counts is None and bags % len(self._features):
             raise ValueError(f"{self._what()}: {bags} {'keys' if offsets is None else 'bags'} are "
                              f"not as many for each of {len(self._features)} features")
         if _bag_counts is not None and (min(_bag_counts) < 0 or sum(_bag_counts) != bags or
@@ -85,9 +84,11 @@ class Keys:
         if weights is not None and self._weights.shape != self._values.shape:
             raise ValueError(f"{self._what()}: {self._weights.numel()} weights for "
                              f"{self._values.numel()} keys")
-        self._bag_counts = _bag_counts or [batch]
+        self._bag_counts = [bags // len(self._features)] if _bag_counts is None else (
+            _short(_bag_counts))
         self._is_weighted = []  # of each feature; empty: all, if there are weights
         self._widths = None  # of each feature: the length of all its bags; None: not known
+        self._key_counts = None  # of each feature; None: only the offsets tell
 
     # Read-only, because the engine relies on the checks above.
     features = property(lambda self: self._features)
@@ -142,6 +143,7 @@ class Keys:
         keys._weights = torch.cat([self._weights.detach(), _ones(sum(counts))])
         keys._is_weighted = weighted + [False] * len(chosen)
         keys._widths = None if self._widths is None else self._widths + [None] * len(chosen)
+        keys._key_counts = self.key_counts() + counts
         return keys
 
     def bag_counts(self):
@@ -153,7 +155,15 @@ class Keys:
         """The number of keys of each feature."""
         if self._offsets is None:
             return self.bag_counts()
-        found = self._offsets[list(itertools.accumulate(self.bag_counts(), initial=0))].tolist()
+        if self._key_counts is not None:
+            return self._key_counts
+        found = self._offsets[list(itertools.accumulate(self.bag_counts(), initial=0))]
+        if torch.compiler.is_compiling():  # the engine checks the offsets
+            counts = found.diff().clamp(min=0).tolist()
+            for count in counts:
+                torch._check(count >= 0)
+            return counts
+        found = found.tolist()
         counts = [end - begin for begin, end in itertools.pairwise(found)]
         if found[0] != 0 or found[-1] != self._values.numel() or min(counts) < 0:
             at = next((i for i, count in enumerate(counts) if count < 0), 0)
@@ -191,7 +201,8 @@ def pack(inputs, describe):
            and value.is_cpu for value in inputs.values()):  # the usual case, in less time
         tensors = list(inputs.values())
         keys = Keys.__new__(Keys)
-        keys._features, keys._is_weighted, keys._widths = tuple(inputs), [], None
+        keys._features, keys._is_weighted = tuple(inputs), []
+        keys._widths = keys._key_counts = None
         keys._values = plain(torch.cat(tensors) if len(tensors) > 1 else tensors[0])
         keys._bag_counts = _short([tensor.numel() for tensor in tensors])
         keys._offsets = keys._weights = None
@@ -202,6 +213,7 @@ def pack(inputs, describe):
     keys._features = tuple(inputs)
     keys._values = torch.cat(values) if len(values) > 1 else values[0]
     keys._bag_counts = _short([part[3] for part in parts])
+    keys._key_counts = [part.numel() for part in values]
     widths = [part[4] for part in parts]
     keys._widths = widths if any(width is not None for width in widths) else None
     keys._offsets = keys._weights = None
@@ -220,6 +232,7 @@ def _ones(count):
 
 
 def _short(counts):
+    """One number, if all are equal."""
     return counts[:1] if counts.count(counts[0]) == len(counts) else counts
 
 
@@ -251,7 +264,12 @@ def _part(value, what):
         offsets = _read(pieces[1], torch.int64, what, "offsets")
         if keys.dim() != 1 or offsets.dim() != 1 or offsets.numel() == 0:
             raise ValueError(f"{what()}: keys [n] and offsets [batch + 1] expected")
-        if offsets[0] != 0 or offsets[-1] != keys.numel():
+        if torch.compiler.is_compiling() and (offsets.numel() > 1 or not keys.numel()):
+            # A program can't branch on values; the engine refuses an offset of -1.
+            is_right = (offsets[0] == 0) & (offsets[-1] == keys.numel())
+            offsets = torch.where(is_right, offsets, -1)
+        elif offsets.numel() == 1 and keys.numel() or (
+                offsets[0] != 0 or offsets[-1] != keys.numel()):
             raise ValueError(f"{what()}: offsets must ascend from 0 to the number of keys, "
                              f"{keys.numel()}, not from {offsets[0]} to {offsets[-1]}")
         return keys, offsets, weights, offsets.numel() - 1, None

@@ -71,7 +71,6 @@ class RankedTables(Engine):
         self._calls = 0  # calls of forward so far
         self._open = weakref.WeakSet()  # Work of steps whose backward has not been called yet
         self._has_sums = False
-        self._is_added_early = False  # a look-up of the pass under way, to the sums
         self._received = None  # Work whose sums of gradients lie in memory of the exchange
 
     @property
@@ -212,7 +211,6 @@ class RankedTables(Engine):
         step, exchange, scale = work.step, self._exchange, scale / self.rank_count
         self._open.discard(work)
         if self._received is not None:  # the memory of its sums is needed
-            self._is_added_early = True
             self._add(self._received)
         exchange.begin(work.call_number, True)
         exchange.settle(GRADIENTS)
@@ -232,6 +230,7 @@ class RankedTables(Engine):
         whether that is allowed."""
         if work is self._received:
             self._received = None
+            work.is_allowed = False
             with self._exchange.telling():
                 work.is_allowed = work.step.update(*work.sums, [], 1.0)
         return work.is_allowed
@@ -246,7 +245,7 @@ class RankedTables(Engine):
             return work.step.update(*work.sums, work.rates, scale)
 
     def add(self, works):
-        self._has_sums, self._is_added_early = True, False
+        self._has_sums = True
         return all([self._add(work) for work in works])  # each of them
 
     def norm(self):
@@ -270,13 +269,14 @@ class RankedTables(Engine):
         super().drop_sums()
         self._has_sums = False
 
-    def forget(self):
+    def forget(self, works):
         """As in LocalTables."""
-        self._received = None
-        is_added, self._is_added_early = self._is_added_early, False
-        if is_added and not self._has_sums:
+        if self._received in works:
+            self._received = None
+        are_in_sums = any(work.is_allowed is not None for work in works)
+        if are_in_sums and not self._has_sums:
             self.drop_sums()
-        return is_added
+        return are_in_sums
 
     def telling(self):
         """An error in here is told to the other ranks."""

@@ -12,30 +12,35 @@ _FLOAT_BYTES = 4
 _CPU = torch.device("cpu")
 
 
-class Call:
-    """What a look-up of certain features needs that is the same in each step."""
+class Layout:
+    """How the outputs of certain features lie in memory, as far as it is the same in each step."""
 
-    def __init__(self, names, features, ids):
-        """`features`: {name: (Feature, Table)}; `ids`: {name: number}, the same on all ranks."""
-        self.names = names
+    def __init__(self, names, dims, is_pooled):
+        self.names, self.dims, self.is_pooled = names, dims, is_pooled
         self.places = {name: i for i, name in enumerate(names)}
-        chosen = [features[name] for name in names]
-        self.tables = list({table.name: table for _, table in chosen}.values())
-        numbers = {table.name: i for i, table in enumerate(self.tables)}
-        self.features = [
-            (feature.name, ids[name], numbers[table.name], POOLINGS[feature.pooling])
-            for name, (feature, table) in zip(names, chosen)]
-        self.feature_tables = [numbers[table.name] for _, table in chosen]
-        self.dims = [table.dim for _, table in chosen]
-        self.is_pooled = [feature.pooling != "none" for feature, _ in chosen]
-        self.pooled = [i for i, is_pooled in enumerate(self.is_pooled) if is_pooled]
-        self.width = sum(self.dims[i] for i in self.pooled)  # of all pooled features together
+        self.pooled = [i for i, each in enumerate(is_pooled) if each]
+        self.width = sum(dims[i] for i in self.pooled)  # of all pooled features together
         self.columns = [0]  # where pooled features begin
-        for dim, is_pooled in zip(self.dims, self.is_pooled):
-            self.columns.append(self.columns[-1] + dim * is_pooled)
+        for dim, each in zip(dims, is_pooled):
+            self.columns.append(self.columns[-1] + dim * each)
         # The blocks of the usual outputs; see Work.
-        self.blocks = [0 if is_pooled else bool(self.pooled) + i - sum(self.is_pooled[:i])
-                       for i, is_pooled in enumerate(self.is_pooled)]
+        self.blocks = [0 if each else bool(self.pooled) + i - sum(is_pooled[:i])
+                       for i, each in enumerate(is_pooled)]
+
+
+class Call(Layout):
+    """What the engine needs besides for a look-up of these features."""
+
+    def __init__(self, names, features):
+        """`features`: {name: (number on all ranks, Feature, Table)}."""
+        chosen = [features[name] for name in names]
+        super().__init__(names, [table.dim for _, _, table in chosen],
+                         [feature.pooling != "none" for _, feature, _ in chosen])
+        self.tables = list({table.name: table for _, _, table in chosen}.values())
+        numbers = {table.name: i for i, table in enumerate(self.tables)}
+        self.features = [(feature.name, number, numbers[table.name], POOLINGS[feature.pooling])
+                         for number, feature, table in chosen]
+        self.feature_tables = [numbers[table.name] for _, _, table in chosen]
         self.free_steps = []  # steps of the engine that no look-up uses
 
 
@@ -75,7 +80,7 @@ class Work:
             return
         counts = keys.bag_counts()
         pooled = [counts[i] for i in call.pooled]
-        self.is_joined = bool(pooled) and pooled.count(pooled[0]) == len(pooled)
+        self.is_joined = len(pooled) > 0 and pooled.count(pooled[0]) == len(pooled)
         self.blocks = call.blocks if self.is_joined or not pooled else list(range(len(counts)))
         self.shapes = [(pooled[0], call.width)] if self.is_joined else []
         key_counts = keys.key_counts()
@@ -182,6 +187,7 @@ class _Columns(torch.autograd.Function):
         return block.split(dims, 1)
 
     @staticmethod
+    @torch.compiler.disable
     def backward(ctx, *gradients):
         ctx.work.column_gradients = torch._C._current_graph_task_id(), gradients
         return None, None, None
@@ -247,8 +253,10 @@ class Rows(collections.abc.Mapping):
         if not torch.is_grad_enabled():  # these have no gradients later, either
             return block.split(dims, 1)[pooled.index(i)]
         if self._columns is None:
-            split = _Columns.apply(block, self._work, dims) if block.requires_grad else (
-                block.split(dims, 1))
+            # In a program, or of one, the look-up itself is not at hand.
+            is_apart = torch.compiler.is_compiling() or self._work.step is None
+            split = (block.split(dims, 1) if is_apart else
+                     _Columns.apply(block, self._work, dims))
             self._columns = dict(zip(pooled, split))
         return self._columns[i]
 
@@ -257,6 +265,17 @@ class Rows(collections.abc.Mapping):
 
     def __len__(self):
         return self._work.shown
+
+    # Views of a dict, which torch.compile understands where it does not those of a Mapping.
+
+    def keys(self):
+        return dict.fromkeys(self).keys()
+
+    def values(self):
+        return {name: self[name] for name in self}.values()
+
+    def items(self):
+        return {name: self[name] for name in self}.items()
 
     def __repr__(self):
         return f"Rows({ {name: list(rows.shape) for name, rows in self.items()} })"

@@ -52,6 +52,7 @@ class TablesOptimizer(torch.optim.Optimizer):
                              f"{own}")
         super().load_state_dict(state_dict)
 
+    @torch.compiler.disable
     def step(self, closure=None):
         loss = None
         if closure is not None:
@@ -66,6 +67,7 @@ class TablesOptimizer(torch.optim.Optimizer):
             raise
         return loss
 
+    @torch.compiler.disable
     def zero_grad(self, set_to_none=True):
         super().zero_grad(set_to_none)
         self._updates.drop()

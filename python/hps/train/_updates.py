@@ -27,7 +27,8 @@ class _Updates:
         # By backward pass: the look-ups whose gradients have come. A pass may be within another.
         self._works = {}
         finish = weakref.WeakMethod(self.finish)  # the hook must not keep the engine alive
-        anchor.register_post_accumulate_grad_hook(lambda _: finish()())
+        anchor.register_post_accumulate_grad_hook(torch.compiler.disable(
+            lambda _: finish() and finish()()))
 
     def before_forward(self):
         """Called before a look-up in training mode."""
@@ -35,20 +36,26 @@ class _Updates:
             # Through `data`, so that autograd accepts what was computed from the anchor before.
             self.anchor.data.zero_()
         if self._works and torch._C._current_graph_task_id() == -1:
-            # They are of backward passes that failed, or that were to compute other gradients.
-            self._works.clear()
-            self._forget()
+            for task in list(self._works):  # their backward passes failed
+                self._forget(task)
 
-    def _forget(self):
-        self._engine.forget()
+    def _forget(self, task):
+        """Forgets the gradients of a backward pass that has ended, if the anchor did not get its
+        gradient. Returns whether the sums of the tables have a part of them."""
+        works = self._works.pop(task, None)
+        return works is not None and self._engine.forget(works)
 
     def take(self, work, gradients):
         """Takes the gradients of a look-up, in its backward."""
-        works = self._works.setdefault(torch._C._current_graph_task_id(), [])
-        if not works:
+        task = torch._C._current_graph_task_id()
+        if task not in self._works:
             self._begin_pass()
+            self._works[task] = []
+            if task != -1:  # torch.autograd.grad may compute other gradients only
+                torch.autograd.Variable._execution_engine.queue_callback(
+                    lambda: self._forget(task))
         self._take(work, gradients)
-        works.append(work)
+        self._works[task].append(work)
 
     def _begin_pass(self):
         """Called before the first gradients of a pass."""
@@ -112,8 +119,8 @@ class StepUpdates(_Updates):
         self._is_in_network_optimizer = False  # the anchor, as far as is known
         self._is_held_back = False
         own = weakref.ref(self)
-        handle = register_optimizer_step_pre_hook(
-            lambda optimizer, *_: _tell(own(), optimizer))
+        handle = register_optimizer_step_pre_hook(torch.compiler.disable(
+            lambda optimizer, *_: _tell(own(), optimizer)))
         weakref.finalize(self, handle.remove)
 
     def before_forward(self):
@@ -121,10 +128,11 @@ class StepUpdates(_Updates):
         if self._norm is not None and self.anchor.grad is None:
             self.drop()
 
-    def _forget(self):
-        if self._engine.forget() and self._norm is not None:
-            # The sums have a part of a pass that failed.
+    def _forget(self, task):
+        are_in_sums = super()._forget(task)
+        if are_in_sums and self._norm is not None:
             self._set_norm(math.inf)
+        return are_in_sums
 
     def _begin_pass(self):
         gradient = 0.0 if self.anchor.grad is None else self.anchor.grad.item()

@@ -1,0 +1,152 @@
+"""The operators torch.ops.hps_train, which a compiled program has in the place of an
+`EmbeddingCollection`.
+
+`look_up` does the work of a forward and returns its number. `rows` hands out what it found, the
+blocks of `Work`, and has the gradient: `take_gradients`, which gives the anchor a zero and returns
+the gradients of the weights. The rows are updated as ever, when the anchor has its gradient.
+
+`collection` is int64 [1], the number of a collection of this process. `look_up` says that it
+changes it, so that a compiler neither drops nor reorders look-ups: what it changes are the tables.
+
+The kernels are Python functions, because what they call is: the exchange between ranks, and the
+hooks of a backward pass. PyTorch takes 3 us to call one, as for its own operators.
+"""
+
+import ctypes
+import itertools
+import secrets
+import weakref
+
+import torch
+
+_LIBRARY = torch.library.Library("hps_train", "FRAGMENT")
+# They run on the CPU, and wait for other ranks: no part of a CUDA graph.
+_TAGS = tuple(getattr(torch.Tag, name) for name in ("cudagraph_unsafe",)
+              if hasattr(torch.Tag, name))
+_LIBRARY.define(
+    "look_up(Tensor(a!) collection, Tensor keys, Tensor? offsets, Tensor? weights, int[] features, "
+    "SymInt[] bag_counts, bool[] is_weighted, bool is_training, bool is_frozen, "
+    "bool weights_need_gradients) -> Tensor", tags=_TAGS)
+_LIBRARY.define("rows(Tensor look_up, Tensor anchor, Tensor? weights, SymInt[] heights, "
+                "int[] widths) -> Tensor[]", tags=_TAGS)
+_LIBRARY.define("take_gradients(Tensor look_up, Tensor?[] gradients, SymInt weight_count) "
+                "-> (Tensor, Tensor)", tags=_TAGS)
+
+_collections = weakref.WeakValueDictionary()  # the `LookUps` of each, by number
+_open = weakref.WeakValueDictionary()  # look-ups, by number
+_numbers = itertools.count(1)
+
+
+class _OpenLookUp(ctypes.c_int64 * 1):
+    """It is the memory of the tensor that has its number, so that it ends when PyTorch drops that
+    tensor, be it after a backward or without one."""
+
+    look_ups = work = blocks = shapes = None
+
+
+def register(look_ups):
+    """Gives the look-ups of a collection their number, as the argument of the operators."""
+    # Not a small number: an exported program keeps it, and may be run by another process.
+    number = secrets.randbits(62)
+    _collections[number] = look_ups
+    with torch.inference_mode(False):  # in which operators could not change it later
+        return torch.tensor([number], dtype=torch.int64, device="cpu")
+
+
+def _find(numbered, number, error):
+    found = numbered.get(number.item())
+    if found is None:
+        raise RuntimeError(f"hps_train: {error}")
+    return found
+
+
+def _look_up(collection, keys, offsets, weights, features, bag_counts, is_weighted, is_training,
+             is_frozen, weights_need_gradients):
+    look_ups = _find(
+        _collections, collection, "the EmbeddingCollection of this program is not in this process")
+
+    def read():
+        look_ups.check_frozen(is_training, is_frozen)
+        return look_ups.keys_of(features, keys, offsets, weights, bag_counts, is_weighted)
+    work = look_ups.begin(read, is_training, weights_need_gradients)
+    look_up = _OpenLookUp(next(_numbers))
+    look_up.blocks = look_ups.look_up(work, is_training)
+    look_up.shapes = [block.shape for block in look_up.blocks]
+    look_up.look_ups, look_up.work = look_ups, work if is_training else None
+    _open[look_up[0]] = look_up
+    return torch.frombuffer(look_up, dtype=torch.int64)
+
+
+def _rows(number, anchor, weights, heights, widths):  # noqa: ARG001, of the gradient
+    look_up = _find(_open, number, "this look-up has ended")
+    shapes = list(zip(heights, widths))
+    if shapes != look_up.shapes:
+        raise ValueError("hps_train::rows: the look-up has blocks of "
+                         f"{_shown(look_up.shapes)}, not {shapes}")
+    if look_up.blocks is None:
+        raise RuntimeError("hps_train::rows: the rows of this look-up were handed out before")
+    blocks, look_up.blocks = look_up.blocks, None
+    return blocks
+
+
+def _take_gradients(number, gradients, weight_count):  # noqa: ARG001, for the shape of the result
+    look_up = _find(_open, number, "this look-up has ended")
+    shapes = [None if each is None else each.shape for each in gradients]
+    if len(shapes) != len(look_up.shapes) or any(
+            shape not in (None, own) for shape, own in zip(shapes, look_up.shapes)):
+        raise ValueError("hps_train::take_gradients: expected gradients of the shapes "
+                         f"{_shown(look_up.shapes)}, not {_shown(shapes)}")
+    work, look_up.work = look_up.work, None
+    if work is None:
+        raise RuntimeError("the gradients of this look-up were taken before: backward runs once, "
+                           "and that of a program, also by torch.autograd.grad, runs as a whole")
+    # The program may use the memory of its tensors again before the rows are updated.
+    gradients = [None if each is None else each.clone() for each in gradients]
+    weights = look_up.look_ups.take_gradients(work, gradients)
+    return _zeros(1), _zeros(0) if weights is None else weights
+
+
+def _shown(shapes):
+    return [shape and tuple(shape) for shape in shapes]
+
+
+def _zeros(count):
+    return torch.zeros(count, dtype=torch.float32, device="cpu")
+
+
+for _name, _kernel in (("look_up", _look_up), ("rows", _rows), ("take_gradients", _take_gradients)):
+    _LIBRARY.impl(_name, torch.compiler.disable(_kernel), "CPU")
+
+
+@torch.library.register_fake("hps_train::look_up")
+def _(collection, *_, **__):
+    return torch.empty_like(collection)
+
+
+@torch.library.register_fake("hps_train::rows")
+def _(look_up, anchor, weights, heights, widths):  # noqa: ARG001
+    return [anchor.new_empty((height, width)) for height, width in zip(heights, widths)]
+
+
+@torch.library.register_fake("hps_train::take_gradients")
+def _(look_up, gradients, weight_count):  # noqa: ARG001
+    return (look_up.new_empty((1,), dtype=torch.float32),
+            look_up.new_empty((weight_count,), dtype=torch.float32))
+
+
+def _keep(ctx, inputs, output):  # noqa: ARG001
+    look_up, _, weights, _, _ = inputs
+    ctx.has_weights, ctx.weight_count = weights is not None, 0
+    if ctx.has_weights:
+        ctx.weight_count = weights.numel()
+    ctx.save_for_backward(look_up)
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx, gradients):
+    anchor, weights = torch.ops.hps_train.take_gradients(
+        *ctx.saved_tensors, gradients, ctx.weight_count)
+    return None, anchor, weights if ctx.has_weights else None, None, None
+
+
+torch.library.register_autograd("hps_train::rows", _backward, setup_context=_keep)
