@@ -41,6 +41,9 @@ class OperatorsTest(unittest.TestCase):
                         OPS.look_up.default,
                         (embed._look_ups.number, *arguments, [0, 1], [3, 3], [], is_training,
                          False, False), test_utils=kind)
+            torch.library.opcheck(
+                OPS.look_up.default, (embed._look_ups.number, keys, offsets, weights, [0, 1],
+                                      [3, 3], [True, False], True, False, True), test_utils=kind)
             for requires_grad in (False, True):
                 anchor = torch.zeros(1, requires_grad=requires_grad)
                 torch.library.opcheck(
@@ -80,7 +83,9 @@ class OperatorsTest(unittest.TestCase):
                 ({"offsets": torch.tensor([0, 1, 2, 3, 4, 5, 7])}, ValueError, "must ascend"),
                 ({"weights": torch.rand(5)}, ValueError, "5 weights for 6 keys"),
                 ({"is_weighted": [True]}, ValueError, "is_weighted"),
-                ({"collection": torch.tensor([0])}, RuntimeError, "is not in this process")]:
+                ({"weights_need_gradients": True}, ValueError, "there are no weights"),
+                ({"keys": torch.arange(6, device="meta")}, ValueError, "keys are on meta, but"),
+                ({"collection": torch.tensor([0])}, RuntimeError, "or is in another process")]:
             with self.subTest(text=text), self.assertRaisesRegex(kind, text):
                 self.look_up(embed, **changed)
         look_up = self.look_up(embed)
@@ -91,11 +96,15 @@ class OperatorsTest(unittest.TestCase):
         OPS.rows(look_up, embed.anchor, None, [3], [8])
         with self.assertRaisesRegex(RuntimeError, "were handed out before"):
             OPS.rows(look_up, embed.anchor, None, [3], [8])
+        with self.assertRaisesRegex(ValueError, "weights must be given if, and only if"):
+            OPS.rows(self.look_up(embed), embed.anchor, torch.ones(6), [3], [8])
+        with self.assertRaisesRegex(RuntimeError, "is_training=False has no gradients"):
+            OPS.take_gradients(self.look_up(embed, False), [None], 0)
         for gradients in ([], [torch.rand(3, 7)], [torch.rand(3, 8)] * 2):
             with self.subTest(count=len(gradients)), self.assertRaisesRegex(
                     ValueError, "gradients of the shapes"):
                 OPS.take_gradients(look_up, gradients, 0)
-        with self.assertRaisesRegex(RuntimeError, "this look-up has ended"):
+        with self.assertRaisesRegex(RuntimeError, "there is no such look-up"):
             OPS.take_gradients(torch.tensor([-1]), [None], 0)
 
 

@@ -99,9 +99,10 @@ class LocalTables(Engine):
         """Updates the rows with the sums, multiplied by `factor`. The sums stay."""
         _engine.apply_sums(list(self._tables.values()), self._rates(self._all), factor)
 
-    def forget(self, works):  # noqa: ARG002, for ranks
-        """Drops the gradients of a backward pass that makes no update. Returns whether the sums of
-        the tables have some of them already, which they never have in one process."""
+    def forget(self, works, others):  # noqa: ARG002, for ranks
+        """Drops the gradients of a backward pass that makes no update. `others`: the `Work`s of
+        passes that are under way. Returns whether the sums of the tables have some of the gradients
+        already, which they never have in one process."""
         return False
 
     def telling(self):

@@ -39,13 +39,15 @@ class _LookUp(torch.autograd.Function):
         work, ctx.work = ctx.work, None
         look_ups, ctx.look_ups = ctx.look_ups, None
         if work is None:
-            raise RuntimeError("the gradients of this step were taken before; backward runs once")
+            raise RuntimeError("the gradients of this look-up were taken before: backward runs "
+                               "once for each forward; call the collection again")
         weights = look_ups.take_gradients(work, gradients)
         return look_ups.zero, weights, None, None
 
 
 class LookUps:
-    """`features`: of `features_of`. `is_scaler_known`: float16 under autocast needs no warning."""
+    """Makes the look-ups of one collection. `features`: the result of `features_of`.
+    `is_scaler_known`: float16 under autocast needs no warning."""
 
     def __init__(self, features, engine, updates, is_scaler_known):
         self._features, self._engine, self._updates = features, engine, updates
@@ -55,15 +57,15 @@ class LookUps:
             hidden(name): (len(features) + number, Feature(f"{name} (rows)", "none"), table)
             for name, (number, _, table) in features.items()}
         self._calls = {}  # by the names of their features
-        # For programs, which are checked by what they read when they are compiled: as little as
-        # can be. {feature: (number, dim, is pooled)}
+        # What a compiled program reads of the features. torch.compile guards each value that it
+        # reads, so these are few and plain. {feature: (number, dim, is pooled)}
         self._layout = {name: (number, table.dim, feature.pooling != "none")
                         for name, (number, feature, table) in features.items()}
         self.zero = torch.zeros(1, dtype=torch.float32, device="cpu")
         self.number = _operators.register(self)
 
     def forward(self, inputs, anchor, may_train):
-        """The forward of the collection, whose parameter `anchor` is."""
+        """The forward of the collection. `anchor`: its parameter."""
         is_training = may_train and anchor.requires_grad
         if torch.compiler.is_compiling():
             is_frozen = may_train and not anchor.requires_grad
@@ -111,15 +113,15 @@ class LookUps:
                                "parameters")
 
     def _read(self, inputs):
-        if isinstance(inputs, Keys):
-            self._check_names(inputs.features)
-            return inputs
-        if not isinstance(inputs, collections.abc.Mapping):
+        is_packed = isinstance(inputs, Keys)
+        if not is_packed and not isinstance(inputs, collections.abc.Mapping):
             raise TypeError("expected {feature: keys} or Keys, not "
                             f"{type(inputs).__name__}; for a KeyedJaggedTensor, pass "
                             "Keys.from_kjt(jagged)")
-        self._check_names(inputs)
-        return pack(inputs, self._describe)
+        names = inputs.features if is_packed else tuple(inputs)
+        if torch.compiler.is_compiling() or names not in self._calls:
+            self._check_names(names)
+        return inputs if is_packed else pack(inputs, self._describe)
 
     def _check_names(self, names):
         for name in names:
@@ -159,9 +161,8 @@ class LookUps:
         return keys
 
     def begin(self, read, is_training, weights_need_gradients=None):
-        """Returns the `Work` of the keys that `read()` returns. `weights_need_gradients`: None: if
-        the weights of these keys say so. An error, that of `read`, too, is told to the other ranks.
-        """
+        """Returns the `Work` of the keys that `read()` returns. If anything fails, `read` included,
+        the other ranks are told. `weights_need_gradients`: None: as the weights say."""
         if is_training and not self._is_scaler_known:
             self._is_scaler_known = _warn_of_half_precision()
         try:
@@ -201,8 +202,8 @@ class LookUps:
 
 @torch.compiler.assume_constant_result
 def _warn_of_half_precision():
-    """Warns if autocast is on with the type that needs a GradScaler, and returns whether it is. In
-    a program this runs while it is compiled: later, its autocast is no longer to be seen."""
+    """Warns if autocast is on with the type that needs a GradScaler, and returns whether it is. A
+    program calls this while it is compiled: PyTorch turns autocast off while it runs."""
     is_on = any(torch.is_autocast_enabled(device) and
                 torch.get_autocast_dtype(device) is torch.float16 for device in ("cuda", "cpu"))
     if is_on:

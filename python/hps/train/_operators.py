@@ -1,9 +1,10 @@
 """The operators torch.ops.hps_train, which a compiled program has in the place of an
 `EmbeddingCollection`.
 
-`look_up` does the work of a forward and returns its number. `rows` hands out what it found, the
-blocks of `Work`, and has the gradient: `take_gradients`, which gives the anchor a zero and returns
-the gradients of the weights. The rows are updated as ever, when the anchor has its gradient.
+`look_up` does the work of a forward and returns the number of the look-up, int64 [1]. `rows`
+returns the blocks of that look-up (see `Work`). Its gradient is `take_gradients`, which gives the
+anchor a zero and returns the gradients of the weights. The tables are updated when the anchor gets
+its gradient, as without a compiler.
 
 `collection` is int64 [1], the number of a collection of this process. `look_up` says that it
 changes it, so that a compiler neither drops nor reorders look-ups: what it changes are the tables.
@@ -38,10 +39,10 @@ _numbers = itertools.count(1)
 
 
 class _OpenLookUp(ctypes.c_int64 * 1):
-    """It is the memory of the tensor that has its number, so that it ends when PyTorch drops that
-    tensor, be it after a backward or without one."""
+    """A look-up whose rows or gradients are still to be taken. It is the memory of the tensor that
+    has its number: PyTorch frees both together, after a backward or without one."""
 
-    look_ups = work = blocks = shapes = None
+    look_ups = work = blocks = shapes = is_training = None
 
 
 def register(look_ups):
@@ -53,6 +54,10 @@ def register(look_ups):
         return torch.tensor([number], dtype=torch.int64, device="cpu")
 
 
+_NO_LOOK_UP = ("there is no such look-up: its tensor was freed, or is not a result of "
+               "hps_train::look_up")
+
+
 def _find(numbered, number, error):
     found = numbered.get(number.item())
     if found is None:
@@ -62,27 +67,34 @@ def _find(numbered, number, error):
 
 def _look_up(collection, keys, offsets, weights, features, bag_counts, is_weighted, is_training,
              is_frozen, weights_need_gradients):
-    look_ups = _find(
-        _collections, collection, "the EmbeddingCollection of this program is not in this process")
+    look_ups = _find(_collections, collection, "the EmbeddingCollection of this program was "
+                     "deleted, or is in another process")
 
     def read():
         look_ups.check_frozen(is_training, is_frozen)
+        if weights_need_gradients and weights is None:
+            raise ValueError("hps_train::look_up: weights_need_gradients, but there are no weights")
         return look_ups.keys_of(features, keys, offsets, weights, bag_counts, is_weighted)
     work = look_ups.begin(read, is_training, weights_need_gradients)
     look_up = _OpenLookUp(next(_numbers))
     look_up.blocks = look_ups.look_up(work, is_training)
     look_up.shapes = [block.shape for block in look_up.blocks]
-    look_up.look_ups, look_up.work = look_ups, work if is_training else None
+    look_up.look_ups, look_up.is_training = look_ups, is_training
+    look_up.work = work if is_training else None
     _open[look_up[0]] = look_up
     return torch.frombuffer(look_up, dtype=torch.int64)
 
 
 def _rows(number, anchor, weights, heights, widths):  # noqa: ARG001, of the gradient
-    look_up = _find(_open, number, "this look-up has ended")
+    look_up = _find(_open, number, _NO_LOOK_UP)
     shapes = list(zip(heights, widths))
     if shapes != look_up.shapes:
         raise ValueError("hps_train::rows: the look-up has blocks of "
                          f"{_shown(look_up.shapes)}, not {shapes}")
+    need_gradients = look_up.work is not None and look_up.work.weights is not None
+    if (weights is not None) != need_gradients:
+        raise ValueError("hps_train::rows: weights must be given if, and only if, the look-up was "
+                         "made with weights_need_gradients=True")
     if look_up.blocks is None:
         raise RuntimeError("hps_train::rows: the rows of this look-up were handed out before")
     blocks, look_up.blocks = look_up.blocks, None
@@ -90,7 +102,10 @@ def _rows(number, anchor, weights, heights, widths):  # noqa: ARG001, of the gra
 
 
 def _take_gradients(number, gradients, weight_count):  # noqa: ARG001, for the shape of the result
-    look_up = _find(_open, number, "this look-up has ended")
+    look_up = _find(_open, number, _NO_LOOK_UP)
+    if not look_up.is_training:
+        raise RuntimeError("hps_train::take_gradients: a look-up made with is_training=False has "
+                           "no gradients")
     shapes = [None if each is None else each.shape for each in gradients]
     if len(shapes) != len(look_up.shapes) or any(
             shape not in (None, own) for shape, own in zip(shapes, look_up.shapes)):
@@ -98,8 +113,9 @@ def _take_gradients(number, gradients, weight_count):  # noqa: ARG001, for the s
                          f"{_shown(look_up.shapes)}, not {_shown(shapes)}")
     work, look_up.work = look_up.work, None
     if work is None:
-        raise RuntimeError("the gradients of this look-up were taken before: backward runs once, "
-                           "and that of a program, also by torch.autograd.grad, runs as a whole")
+        raise RuntimeError("the gradients of this look-up were taken before: backward runs once "
+                           "for each forward; call the program again. A backward, and a "
+                           "torch.autograd.grad, runs the whole backward of a program")
     # The program may use the memory of its tensors again before the rows are updated.
     gradients = [None if each is None else each.clone() for each in gradients]
     weights = look_up.look_ups.take_gradients(work, gradients)
@@ -119,7 +135,10 @@ for _name, _kernel in (("look_up", _look_up), ("rows", _rows), ("take_gradients"
 
 
 @torch.library.register_fake("hps_train::look_up")
-def _(collection, *_, **__):
+def _(collection, keys, *_, **__):
+    if keys.device.type != "cpu":  # the one error that no kernel finds
+        raise ValueError(f"hps_train::look_up: keys are on {keys.device}, but the tables are on "
+                         "the CPU; pass keys.cpu()")
     return torch.empty_like(collection)
 
 

@@ -269,13 +269,16 @@ class RankedTables(Engine):
         super().drop_sums()
         self._has_sums = False
 
-    def forget(self, works):
+    def forget(self, works, others):
         """As in LocalTables."""
         if self._received in works:
             self._received = None
         are_in_sums = any(work.is_allowed is not None for work in works)
         if are_in_sums and not self._has_sums:
             self.drop_sums()
+            for work in others:
+                if work.is_allowed is not None:  # its gradients were dropped, too
+                    work.is_allowed = False
         return are_in_sums
 
     def telling(self):

@@ -253,10 +253,11 @@ class Rows(collections.abc.Mapping):
         if not torch.is_grad_enabled():  # these have no gradients later, either
             return block.split(dims, 1)[pooled.index(i)]
         if self._columns is None:
-            # In a program, or of one, the look-up itself is not at hand.
-            is_apart = torch.compiler.is_compiling() or self._work.step is None
-            split = (block.split(dims, 1) if is_apart else
-                     _Columns.apply(block, self._work, dims))
+            # In a program, and after it, this `Work` is not the engine's: `_Columns` could not give
+            # it the gradients.
+            is_engines = not torch.compiler.is_compiling() and self._work.step is not None
+            split = (_Columns.apply(block, self._work, dims) if is_engines else
+                     block.split(dims, 1))
             self._columns = dict(zip(pooled, split))
         return self._columns[i]
 

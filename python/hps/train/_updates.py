@@ -5,6 +5,7 @@ calls `finish` once in each backward pass, when it has run the backward of all l
 """
 
 import gc
+import itertools
 import math
 import weakref
 
@@ -27,8 +28,12 @@ class _Updates:
         # By backward pass: the look-ups whose gradients have come. A pass may be within another.
         self._works = {}
         finish = weakref.WeakMethod(self.finish)  # the hook must not keep the engine alive
-        anchor.register_post_accumulate_grad_hook(torch.compiler.disable(
-            lambda _: finish() and finish()()))
+
+        @torch.compiler.disable
+        def hook(_):
+            if (method := finish()) is not None:
+                method()
+        anchor.register_post_accumulate_grad_hook(hook)
 
     def before_forward(self):
         """Called before a look-up in training mode."""
@@ -42,8 +47,8 @@ class _Updates:
     def _forget(self, task):
         """Forgets the gradients of a backward pass that has ended, if the anchor did not get its
         gradient. Returns whether the sums of the tables have a part of them."""
-        works = self._works.pop(task, None)
-        return works is not None and self._engine.forget(works)
+        works = self._works.pop(task, [])
+        return self._engine.forget(works, list(itertools.chain(*self._works.values())))
 
     def take(self, work, gradients):
         """Takes the gradients of a look-up, in its backward."""
