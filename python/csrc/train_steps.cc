@@ -98,7 +98,7 @@ SetBatch BatchOf(Batch& batch, const RankStep& step) {
 // other features are beside those of the first.
 using Places = std::vector<std::pair<uintptr_t, size_t>>;
 
-// `At` is RankStep::Output or RankStep::Gradient, with pointers to `Value`.
+// `At` is FeatureOutput or FeatureGradient, with pointers to `Value`.
 template <typename At, typename Value>
 std::vector<At> RowsAt(const Places& places, const RankStep& step) {
   std::vector<At> found;
@@ -113,12 +113,12 @@ std::vector<At> RowsAt(const Places& places, const RankStep& step) {
   return found;
 }
 
-std::vector<RankStep::Output> OutputsAt(const Places& places, const RankStep& step) {
-  return RowsAt<RankStep::Output, float>(places, step);
+std::vector<FeatureOutput> OutputsAt(const Places& places, const RankStep& step) {
+  return RowsAt<FeatureOutput, float>(places, step);
 }
 
-std::vector<RankStep::Gradient> GradientsAt(const Places& places, const RankStep& step) {
-  return RowsAt<RankStep::Gradient, const float>(places, step);
+std::vector<FeatureGradient> GradientsAt(const Places& places, const RankStep& step) {
+  return RowsAt<FeatureGradient, const float>(places, step);
 }
 
 std::vector<UpdateFactors> FactorsOf(const std::vector<float>& learning_rates, float scale) {

@@ -32,6 +32,18 @@ struct SetBatch {
   std::span<const uint8_t> is_weighted{};
 };
 
+// The rows of a feature's output in the memory of the caller; as many as its batch makes.
+struct FeatureOutput {
+  float* rows = nullptr;  // [output rows, dim]
+  size_t stride = 0;      // float32 values from one row to the next
+};
+
+// The gradients of a feature's output; null: the loss does not depend on it.
+struct FeatureGradient {
+  const float* rows = nullptr;  // [output rows, dim]
+  size_t stride = 0;
+};
+
 // Writes the batch of each feature to `batches`; it borrows what `batch` borrows. `table_names`:
 // those of the call's tables.
 // Errors, which name the feature and the table: INVALID_ARGUMENT: numbers that do not fit, or those

@@ -142,16 +142,16 @@ absl::Status RankStep::ReadMessage(uint32_t rank, std::span<const int64_t> messa
   return absl::OkStatus();
 }
 
-std::span<const OutputPiece> RankStep::PiecesOf(size_t table, std::span<const Output> outputs) {
+std::span<const OutputPiece> RankStep::PiecesOf(size_t table, std::span<const FeatureOutput> outputs) {
   output_pieces_.clear();
   for (size_t i = begins_[table]; i < begins_[table + 1]; ++i) {
-    const Output& output = outputs[order_[i]];
+    const FeatureOutput& output = outputs[order_[i]];
     output_pieces_.push_back({batches_[i].output_rows(), output.rows, output.stride});
   }
   return output_pieces_;
 }
 
-absl::Status RankStep::LookUp(std::span<float* const> to, std::span<const Output> outputs) {
+absl::Status RankStep::LookUp(std::span<float* const> to, std::span<const FeatureOutput> outputs) {
   HPS_CHECK(outputs.size() == features_.size());
   return Guarded([&] {
     std::vector<float*> at(to.begin(), to.end());
@@ -176,7 +176,7 @@ absl::Status RankStep::CheckReceived(std::span<const std::span<const float>> fro
 }
 
 absl::Status RankStep::Pool(std::span<const std::span<const float>> from,
-                            std::span<const Output> outputs) {
+                            std::span<const FeatureOutput> outputs) {
   HPS_CHECK(outputs.size() == features_.size());
   HPS_RETURN_IF_ERROR(CheckReceived(from, &PieceSizes::rows_from));
   return Guarded([&] {
@@ -227,7 +227,7 @@ float RankStep::LimitOf(size_t table, float scale) const {
 
 // One look at the gradients of all features, if they are the columns of an array. It finds none
 // that is too large for any table, as a rule; otherwise each feature has to be looked at.
-bool RankStep::AreAllWithin(std::span<const Gradient> gradients, float scale) const {
+bool RankStep::AreAllWithin(std::span<const FeatureGradient> gradients, float scale) const {
   const size_t row_count = split_.empty() ? 0 : split_[0].output_rows();
   const float* column = gradients.empty() ? nullptr : gradients[0].rows;
   if (column == nullptr || row_count * gradients[0].stride * sizeof(float) >= kApartBytesMin)
@@ -244,14 +244,14 @@ bool RankStep::AreAllWithin(std::span<const Gradient> gradients, float scale) co
   return width == gradients[0].stride && AllWithin({gradients[0].rows, row_count * width}, limit);
 }
 
-absl::Status RankStep::SumGradients(std::span<const Gradient> gradients, float scale,
+absl::Status RankStep::SumGradients(std::span<const FeatureGradient> gradients, float scale,
                                     std::span<float* const> to) {
   HPS_CHECK(gradients.size() == features_.size());
   return Guarded([&] {
     std::vector<float*> at(to.begin(), to.end());
     gradient_pieces_.clear();
     for (size_t i = 0; i < order_.size(); ++i) {
-      const Gradient& gradient = gradients[order_[i]];
+      const FeatureGradient& gradient = gradients[order_[i]];
       gradient_pieces_.push_back({batches_[i].output_rows(), gradient.rows, gradient.stride});
     }
     GatherGradients();

@@ -52,24 +52,14 @@ class RankStep {
   // One message of each rank. Errors: FAILED_PRECONDITION: a rank makes a step of other features.
   absl::Status ReadMessages(std::span<const std::span<const int64_t>> messages);
 
-  // The rows of a feature's output in the memory of the caller; as many as its batch makes.
-  struct Output {
-    float* rows = nullptr;  // [output rows, dim]
-    size_t stride = 0;      // float32 values from one row to the next
-  };
   // `to`: memory for each rank's values; `from`: the values of each rank. `outputs`: of each
   // feature; complete after Pool.
   // Errors, here and below: FAILED_PRECONDITION: another number of values than Sizes tells.
-  absl::Status LookUp(std::span<float* const> to, std::span<const Output> outputs);
-  absl::Status Pool(std::span<const std::span<const float>> from, std::span<const Output> outputs);
+  absl::Status LookUp(std::span<float* const> to, std::span<const FeatureOutput> outputs);
+  absl::Status Pool(std::span<const std::span<const float>> from, std::span<const FeatureOutput> outputs);
 
-  // Of a feature; null: the loss does not depend on it.
-  struct Gradient {
-    const float* rows = nullptr;  // [output rows, dim]
-    size_t stride = 0;
-  };
   // The gradients are kept until Update or AddToSums. `scale`: that of the update.
-  absl::Status SumGradients(std::span<const Gradient> gradients, float scale,
+  absl::Status SumGradients(std::span<const FeatureGradient> gradients, float scale,
                             std::span<float* const> to);
 
   // False, and no row of any table has changed, if a gradient of any rank is NaN or infinite, or
@@ -93,9 +83,9 @@ class RankStep {
   absl::Status CheckReceived(std::span<const std::span<const float>> from,
                              size_t PieceSizes::*expected) const;
   float LimitOf(size_t table, float scale) const;
-  bool AreAllWithin(std::span<const Gradient> gradients, float scale) const;
+  bool AreAllWithin(std::span<const FeatureGradient> gradients, float scale) const;
   void GatherGradients();
-  std::span<const OutputPiece> PiecesOf(size_t table, std::span<const Output> outputs);
+  std::span<const OutputPiece> PiecesOf(size_t table, std::span<const FeatureOutput> outputs);
   template <typename Piece>
   std::span<Piece> OfTable(size_t table, std::vector<Piece>& pieces) const {
     return std::span(pieces).subspan(begins_[table], begins_[table + 1] - begins_[table]);

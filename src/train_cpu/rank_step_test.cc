@@ -118,7 +118,7 @@ class Ranks {
   template <typename Use>
   bool Sum(const std::vector<Samples>& samples, Pooling pooling, const Use& use) {
     for (uint32_t rank = 0; rank < count(); ++rank) {
-      const RankStep::Gradient gradient{samples[rank].gradients.data(), kDim};
+      const FeatureGradient gradient{samples[rank].gradients.data(), kDim};
       const std::vector<float*> to =
           Room(gradients_[rank], step(rank, pooling), &PieceSizes::gradients_to);
       EXPECT_TRUE(step(rank, pooling).SumGradients(std::vector(4, gradient), 1, to).ok());
@@ -159,8 +159,8 @@ class Ranks {
     for (Floats& piece : pieces) pointers.push_back(piece.data());
     return pointers;
   }
-  static std::vector<RankStep::Output> PlacesOf(std::vector<Floats>& outputs) {
-    std::vector<RankStep::Output> places;
+  static std::vector<FeatureOutput> PlacesOf(std::vector<Floats>& outputs) {
+    std::vector<FeatureOutput> places;
     for (Floats& output : outputs) places.push_back({output.data(), kDim});
     return places;
   }
@@ -385,11 +385,11 @@ class Alone : public ::testing::Test {
   // Whether a step of the batch, with the same value as every gradient, has updated the rows.
   bool IsUpdated(const SetBatch& batch, float gradient) {
     Floats out(batch.keys.size() * kDim);
-    const RankStep::Output output{out.data(), kDim};
+    const FeatureOutput output{out.data(), kDim};
     EXPECT_TRUE(step_.Begin(batch, true).ok());
     EXPECT_TRUE(step_.LookUp({}, {&output, 1}).ok());
     const Floats gradients(batch.keys.size() * kDim, gradient);
-    const RankStep::Gradient given{gradients.data(), kDim};
+    const FeatureGradient given{gradients.data(), kDim};
     Floats flags(step_.Sizes(0).gradients_to);
     float* const to = flags.data();
     EXPECT_TRUE(step_.SumGradients({&given, 1}, 1, {&to, 1}).ok());
@@ -425,7 +425,7 @@ TEST(RankStep, ValuesOfAnotherStepAreRefused) {
   ranks.LookUp({samples}, Pooling::kSum);
   const Floats values(step.Sizes(0).gradients_from + 1);
   const std::span<const float> too_many(values);
-  EXPECT_EQ(step.Pool({&too_many, 1}, std::vector<RankStep::Output>(4)).code(),
+  EXPECT_EQ(step.Pool({&too_many, 1}, std::vector<FeatureOutput>(4)).code(),
             absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(step.Update({&too_many, 1}, std::vector<UpdateFactors>(3)).status().code(),
             absl::StatusCode::kFailedPrecondition);
