@@ -9,8 +9,8 @@
 #include "bench/device.h"
 #include "bench/l1/bound_kernels.h"
 #include "bench/measure.h"
-#include "l1_gpu/cuda_resources.h"
-#include "l1_gpu/cuda_status.h"
+#include "gpu/cuda_resources.h"
+#include "gpu/cuda_status.h"
 
 namespace hps::bench {
 namespace {

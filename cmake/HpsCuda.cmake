@@ -1,4 +1,4 @@
-# CUDA for src/l1_gpu and src/network/gpu. Included when HPS_CUDA is on.
+# CUDA for src/gpu, src/l1_gpu and src/network/gpu. Included when HPS_CUDA is on.
 #
 # The compiler is the one of CMAKE_CUDA_COMPILER or CUDACXX, else the one that `make gpu` installs
 # from PyPI's wheels into $HPS_CUDA_VENV (.venv-cuda/), else a system toolkit's.
@@ -26,7 +26,7 @@ endif()
 # Machine code for Ampere, Hopper and Blackwell; PTX of the last for what comes later. One is enough
 # while developing, and compiles in a third of the time: -DHPS_CUDA_ARCHITECTURES=90-real
 set(HPS_CUDA_ARCHITECTURES "80-real;90-real;100" CACHE STRING
-    "GPU architectures that src/l1_gpu is compiled for, as CMAKE_CUDA_ARCHITECTURES")
+    "GPU architectures that kernels are compiled for, as CMAKE_CUDA_ARCHITECTURES")
 set(CMAKE_CUDA_ARCHITECTURES ${HPS_CUDA_ARCHITECTURES})
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)

@@ -7,11 +7,11 @@ The layers (ARCHITECTURE.md), lowest first; a folder sees itself and what is nam
 
     0  include/hps, src/base, src/types over it
     1  src/tier, src/network/onnx
+       src/gpu over base                   the CUDA code that folders share
        src/network over network/onnx       the interface of a dense network
        src/network/plan over network/onnx
-    2  src/l1_* l2_* l3_*                  never each other
-       src/network/cpu over network        network/gpu over it and plan, with the CUDA resources of
-                                           l1_gpu
+    2  src/l1_* l2_* l3_*                  never each other; l1_gpu over gpu
+       src/network/cpu over network        network/gpu over it, plan and gpu
        src/inference over network          its predictions of an open store link node
        src/absent                          stands in for what a build leaves out, on any layer
     3  src/serving                         no layer 2
@@ -48,6 +48,9 @@ MAY_INCLUDE: dict[str, set[str]] = {
 MAY_INCLUDE |= {"train": LOW, "train_cpu": LOW | {"train"}}
 MAY_INCLUDE |= {folder: LOW | {"tier"} for folder in LEVELS | MIDDLE | {"serving"}}
 MAY_INCLUDE |= {folder: LOW | {"tier", "serving"} for folder in ("query", "update")}
+# What the folders with CUDA share.
+MAY_INCLUDE["gpu"] = {"include", "base"}
+MAY_INCLUDE["l1_gpu"] |= {"gpu"}
 # Rows in page files are a part of the store.
 MAY_INCLUDE["l3_rocksdb"] |= {"l3_pages"}
 MAY_INCLUDE["network_onnx"] = LOW
@@ -56,7 +59,7 @@ MAY_INCLUDE["import"] = LOW | {"tier", "network_onnx"}
 MAY_INCLUDE |= {folder: LOW | {"network_onnx"} for folder in ("network", "network_plan")}
 NETWORK = {"network", "network_onnx"}
 MAY_INCLUDE |= {folder: LOW | NETWORK for folder in ("network_cpu", "inference")}
-MAY_INCLUDE["network_gpu"] = LOW | NETWORK | {"network_plan"}
+MAY_INCLUDE["network_gpu"] = LOW | NETWORK | {"network_plan", "gpu"}
 MAY_INCLUDE["node"] = LOW | {"tier", "serving", "network_onnx"} | LEVELS | MIDDLE
 # src/update/kafka is a transport of src/update.
 MAY_INCLUDE["update_kafka"] = LOW | {"tier", "update"}
@@ -88,7 +91,6 @@ MAY_INCLUDE_HEADER = {"cli": {"import/generate.h", "import/hugectr_config.h",
                               "import/formats/npy_files.h", "import/formats/result_file.h",
                               "import/row_source.h", "import/split_files.h",
                               "inference/network_check.h"},
-                      "network_gpu": {"l1_gpu/cuda_resources.h", "l1_gpu/cuda_status.h"},
                       "examples": {"import/generate.h"},
                       "node": {"inference/network_check.h"},
                       "python": {"base/mutex.h", "import/generate.h",
@@ -108,7 +110,7 @@ MAY_LINK_TOO["c_api"] = {"node", "shared"}  # hps_shared is libhps.so
 MAY_LINK_TOO["cli"] = {"node", "publish", "server"}
 ENGINES = {"network_cpu", "network_gpu", "absent"}
 MAY_LINK_TOO |= {folder: {"node"} | ENGINES for folder in ("server_core", "triton", "inference")}
-MAY_LINK_TOO |= {"network_plan": ENGINES, "network_gpu": {"l1_gpu"}}  # the first: its tests
+MAY_LINK_TOO["network_plan"] = ENGINES  # its tests
 MAY_LINK_TOO |= {"node": {"update_kafka", "absent", "inference"},
                  "publish": {"update_kafka", "absent"}}
 MAY_LINK_TOO["server"] = {"node", "absent"}
@@ -143,7 +145,7 @@ THIRD_PARTY = {
                {"base", "l2_redis", "l3_pages", "l3_rocksdb", "update"}),
     "liburing": (r"liburing", r"PkgConfig::LIBURING", {"l3_pages"}),
     "CUDA": (r"cuda|cub/|nv/|thrust/|cooperative_groups|nccl|cublas|mma\.h", r"CUDA::",
-             {"l1_gpu", "network_gpu"}),
+             {"gpu", "l1_gpu", "network_gpu"}),
     "hiredis": (r"hiredis/", r"PkgConfig::HIREDIS", {"l2_redis"}),
     "librdkafka": (r"librdkafka/", r"PkgConfig::RDKAFKA", {"update_kafka"}),
     "Boost": (r"boost/", r"Boost::", {"server_http", "cli"}),

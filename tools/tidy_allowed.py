@@ -30,7 +30,7 @@ ALLOWED = {
     ("parameters", "bench/serve/serve_grpc_open.cc"): "the functions of nghttp2's C API",
     ("parameters", "bench/serve/serve_grpc_open_test.cc"): "the functions of nghttp2's C API",
     ("parameters", "src/server/net/tls.cc"): "a function of OpenSSL's C API",
-    ("sleep", "src/l1_gpu/cuda_resources.cc"): "a device opens no latch; it is polled",
+    ("sleep", "src/gpu/cuda_resources.cc"): "a device opens no latch; it is polled",
     ("sleep", "src/l2_memory/concurrency_test.cc"): "the length of a run that others race in",
     ("throw", "src/import/parallel_test.cc"): "what a failed allocation does",
     ("throw", "src/l2_memory/memory_table_test.cc"): "operator new reports by std::bad_alloc",
@@ -59,7 +59,7 @@ ALLOWED = {
     ("abort", "src/base/macros.cc"): "a failed HPS_CHECK ends the process",
     ("macro", "src/base/macros.h"): "the project's macros",
     ("macro", "src/base/fault_point.h"): "returns the fault from the function that it stands in",
-    ("preprocessor", "src/l1_gpu/kernels/device_memory.cuh"): "a choice by the GPU's architecture",
+    ("preprocessor", "src/gpu/device_memory.cuh"): "a choice by the GPU's architecture",
     ("preprocessor", "src/base/macros.h"): "attributes that one compiler has; debug checks",
     ("preprocessor", "src/base/poison.h"): "calls of address sanitizer, in its builds",
     ("preprocessor", "src/base/spin.h"): "an instruction for waits that one architecture has",
@@ -154,6 +154,7 @@ TESTED_BY = {
     "src/network/plan/plan_maker_test.cc": [
         "fold", "layout", "lower_elementwise", "lower_layout", "lower_matrix", "lower_reduce",
         "operation", "plan", "plan_constant", "plan_passes", "plan_state"],
+    "src/l1_gpu/loaded_kernels_test.cc": ["src/gpu/kernel_launch"],
     "src/l1_gpu/gpu_cache_test.cc": [
         f"src/l1_gpu/kernels/{name}"
         for name in ["convert_to_float32", "dump", "insert", "query", "scatter", "update"]],

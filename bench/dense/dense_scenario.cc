@@ -16,7 +16,7 @@
 #include "base/macros.h"
 #include "bench/measure.h"
 #include "bench/scenario.h"
-#include "l1_gpu/cuda_status.h"
+#include "gpu/cuda_status.h"
 #include "network/gpu/gpu_network.h"
 #include "network/onnx/model.h"
 #include "network/plan/plan_maker.h"

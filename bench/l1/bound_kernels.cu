@@ -2,7 +2,7 @@
 // its index; on an H200 it moves 3,970 M rows/s, and 14,000 M rows/s of 128 bytes.
 #include "bench/l1/bound_kernels.h"
 
-#include "l1_gpu/kernels/kernel_launch.h"
+#include "gpu/kernel_launch.h"
 #include "l1_gpu/kernels/row_copy.cuh"
 #include "l1_gpu/kernels/slab_writer.cuh"
 

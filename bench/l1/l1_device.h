@@ -14,8 +14,8 @@
 
 #include "absl/status/statusor.h"
 #include "bench/l1/bound_kernels.h"
+#include "gpu/cuda_resources.h"
 #include "hps/types.h"
-#include "l1_gpu/cuda_resources.h"
 #include "l1_gpu/kernels/kernels.h"
 
 namespace hps::bench {

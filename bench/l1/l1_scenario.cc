@@ -12,7 +12,7 @@
 #include "bench/l1/l1_hit_rate.h"
 #include "bench/measure.h"
 #include "bench/scenario.h"
-#include "l1_gpu/cuda_status.h"
+#include "gpu/cuda_status.h"
 #include "tier/device_cache.h"
 
 namespace hps::bench {

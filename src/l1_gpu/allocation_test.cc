@@ -8,9 +8,10 @@
 #include <span>
 #include <vector>
 
+#include "gpu/test_gpu.h"
 #include "l1_gpu/gpu_cache.h"
 #include "l1_gpu/test_counted_runtime.h"
-#include "l1_gpu/test_gpu.h"
+#include "l1_gpu/test_gpu_cache_memory.h"
 #include "testing/memory/counted_new.h"
 
 namespace hps {

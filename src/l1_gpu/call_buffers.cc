@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
 #include "base/macros.h"
+#include "gpu/cuda_status.h"
 #include "hps/table_spec.h"
 #include "l1_gpu/alignment.h"
-#include "l1_gpu/cuda_status.h"
 
 namespace hps {
 namespace {

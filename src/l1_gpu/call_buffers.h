@@ -11,9 +11,9 @@
 
 #include "absl/status/statusor.h"
 #include "base/limits.h"
+#include "gpu/cuda_resources.h"
 #include "hps/types.h"
 #include "l1_gpu/call_staging.h"
-#include "l1_gpu/cuda_resources.h"
 #include "l1_gpu/misses.h"
 
 namespace hps {

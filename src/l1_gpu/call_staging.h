@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "gpu/cuda_resources.h"
 #include "hps/span.h"
-#include "l1_gpu/cuda_resources.h"
 
 namespace hps {
 

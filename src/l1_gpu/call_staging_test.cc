@@ -5,7 +5,7 @@
 #include <cstring>
 #include <set>
 
-#include "l1_gpu/test_gpu.h"
+#include "gpu/test_gpu.h"
 
 namespace hps {
 namespace {

@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/byte_budget.h"
-#include "l1_gpu/cuda_resources.h"
+#include "gpu/cuda_resources.h"
 #include "l1_gpu/kernels/slab.h"
 #include "l1_gpu/writer.h"
 #include "tier/device_cache.h"

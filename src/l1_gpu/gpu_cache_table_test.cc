@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "base/byte_budget.h"
+#include "gpu/test_gpu.h"
 #include "hps/table_spec.h"
-#include "l1_gpu/test_gpu.h"
+#include "testing/contracts/device_cache_contract_fixture.h"
 
 namespace hps {
 namespace {

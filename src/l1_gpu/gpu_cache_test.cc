@@ -14,8 +14,9 @@
 #include <vector>
 
 #include "base/limits.h"
-#include "l1_gpu/cuda_status.h"
-#include "l1_gpu/test_gpu.h"
+#include "gpu/cuda_status.h"
+#include "gpu/test_gpu.h"
+#include "l1_gpu/test_gpu_cache_memory.h"
 #include "l1_gpu/test_row_check.h"
 #include "testing/contracts/device_cache_contract.h"
 
@@ -53,7 +54,7 @@ TEST(MakeGpuCacheTest, IsUnavailableWhereThereIsNoSuchDevice) {
   for (int device : {-1, GpuDeviceCount()}) {
     const absl::Status status = MakeGpuCache({.device = device, .bytes_max = 1 << 20}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
-    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("gpu cache: "));
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("gpu: "));
   }
 }
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "l1_gpu/test_gpu.h"
+#include "gpu/test_gpu.h"
 
 namespace {
 

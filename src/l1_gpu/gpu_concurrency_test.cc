@@ -21,9 +21,11 @@
 #include <utility>
 #include <vector>
 
+#include "gpu/cuda_resources.h"
+#include "gpu/test_gpu.h"
 #include "l1_gpu/gpu_cache.h"
-#include "l1_gpu/test_gpu.h"
 #include "l1_gpu/test_row_check.h"
+#include "testing/contracts/device_cache_contract_fixture.h"
 #include "testing/fakes/stamped_row.h"
 
 namespace hps {

@@ -17,8 +17,9 @@
 #include <vector>
 
 #include "base/spin.h"
+#include "gpu/test_gpu.h"
 #include "l1_gpu/gpu_cache.h"
-#include "l1_gpu/test_gpu.h"
+#include "l1_gpu/test_gpu_cache_memory.h"
 #include "l1_gpu/test_row_check.h"
 #include "testing/fakes/stamped_row.h"
 

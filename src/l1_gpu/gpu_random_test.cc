@@ -12,9 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "gpu/cuda_resources.h"
+#include "gpu/test_gpu.h"
 #include "l1_gpu/gpu_cache.h"
-#include "l1_gpu/test_gpu.h"
 #include "l1_gpu/test_row_check.h"
+#include "testing/contracts/device_cache_contract_fixture.h"
 
 namespace hps {
 namespace {

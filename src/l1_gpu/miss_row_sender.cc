@@ -7,8 +7,8 @@
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "base/macros.h"
+#include "gpu/cuda_status.h"
 #include "l1_gpu/alignment.h"
-#include "l1_gpu/cuda_status.h"
 #include "l1_gpu/kernels/statuses.h"
 
 namespace hps {

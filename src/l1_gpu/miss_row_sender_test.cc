@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/limits.h"
-#include "l1_gpu/test_gpu.h"
+#include "gpu/test_gpu.h"
 #include "testing/fakes/stamped_row.h"
 
 namespace hps {

@@ -1,6 +1,6 @@
 #include "l1_gpu/test_row_check.h"
 
-#include "l1_gpu/kernels/kernel_launch.h"
+#include "gpu/kernel_launch.h"
 
 namespace hps {
 namespace {

@@ -4,7 +4,8 @@
 
 #include <vector>
 
-#include "l1_gpu/test_gpu.h"
+#include "gpu/test_gpu.h"
+#include "l1_gpu/test_gpu_cache_memory.h"
 #include "testing/fakes/stamped_row.h"
 
 namespace hps {

@@ -1,6 +1,6 @@
 #include "l1_gpu/test_write_sequence.h"
 
-#include "l1_gpu/kernels/kernel_launch.h"
+#include "gpu/kernel_launch.h"
 #include "l1_gpu/kernels/slab_writer.cuh"
 
 namespace hps {

@@ -12,8 +12,11 @@
 #include <vector>
 
 #include "base/macros.h"
+#include "gpu/cuda_resources.h"
+#include "gpu/cuda_status.h"
+#include "gpu/test_gpu.h"
 #include "l1_gpu/gpu_cache.h"
-#include "l1_gpu/test_gpu.h"
+#include "testing/contracts/device_cache_contract_fixture.h"
 
 namespace hps {
 namespace {

@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/macros.h"
+#include "gpu/cuda_status.h"
 #include "l1_gpu/alignment.h"
-#include "l1_gpu/cuda_status.h"
 
 namespace hps {
 namespace {

@@ -23,7 +23,7 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "l1_gpu/cuda_resources.h"
+#include "gpu/cuda_resources.h"
 #include "l1_gpu/hang_detector.h"
 
 namespace hps {

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "l1_gpu/cuda_status.h"
-#include "l1_gpu/test_gpu.h"
+#include "gpu/cuda_status.h"
+#include "gpu/test_gpu.h"
 
 namespace hps {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "gpu/cuda_status.h"
 #include "hps/prediction_model.h"
-#include "l1_gpu/cuda_status.h"
 #include "network/onnx/test_models.h"
 #include "node/test_store_files.h"
 

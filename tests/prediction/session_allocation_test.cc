@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "l1_gpu/cuda_status.h"
+#include "gpu/cuda_status.h"
 #include "l1_gpu/test_counted_runtime.h"
 #include "network/dense_network.h"
 #include "network/onnx/test_models.h"

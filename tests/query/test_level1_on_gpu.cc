@@ -1,5 +1,6 @@
+#include "gpu/test_gpu.h"
 #include "l1_gpu/gpu_cache.h"
-#include "l1_gpu/test_gpu.h"
+#include "l1_gpu/test_gpu_cache_memory.h"
 #include "tests/query/test_level1.h"
 
 namespace hps {

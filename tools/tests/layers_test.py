@@ -10,6 +10,7 @@ TREE = {
     "include/hps/types.h": "",
     "src/base/bytes.h": "",
     "src/tier/fence.h": "",
+    "src/gpu/launch.h": "",
     "src/l2_memory/table.h": "",
     "src/l3_rocksdb/store.h": "",
     "src/query/session.h": "",
@@ -38,6 +39,7 @@ class LayersTest(PlantedTest):
                 ("include/hps/a.h", '"base/bytes.h"', "base/"),
                 ("src/base/a.h", '"tier/fence.h"', "tier/"),
                 ("src/tier/a.h", '"l2_memory/table.h"', "l2_memory/"),
+                ("src/gpu/a.h", '"tier/fence.h"', "tier/"),
                 ("src/l2_memory/a.cc", '"l3_rocksdb/store.h"', "l3_rocksdb/"),
                 ("src/l2_memory/a_test.cc", '"l3_rocksdb/store.h"', "l3_rocksdb/"),
                 ("src/l2_memory/a.cc", '"query/session.h"', "query/"),
@@ -57,6 +59,7 @@ class LayersTest(PlantedTest):
     def test_down_includes_are_allowed(self):
         for path, include in [
                 ("src/base/a.h", '"hps/types.h"'), ("src/tier/a.h", '"base/bytes.h"'),
+                ("src/gpu/a.h", '"base/bytes.h"'), ("src/l1_gpu/a.cc", '"gpu/launch.h"'),
                 ("src/l2_memory/a.cc", '"tier/fence.h"'), ("src/node/a.cc", '"query/session.h"'),
                 ("src/node/a.cc", '"l2_memory/table.h"'),
                 ("cli/a.cc", '"base/bytes.h"'), ("cli/a.cc", '"types/units.h"'),

@@ -3,8 +3,8 @@
 // Bound: memory. Reads each row and writes twice its bytes, which are mostly still in L2.
 #include <algorithm>
 
-#include "l1_gpu/kernels/device_memory.cuh"
-#include "l1_gpu/kernels/kernel_launch.h"
+#include "gpu/device_memory.cuh"
+#include "gpu/kernel_launch.h"
 #include "l1_gpu/kernels/kernels.h"
 #include "types/row_convert.h"
 

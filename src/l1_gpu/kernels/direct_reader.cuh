@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "l1_gpu/kernels/device_memory.cuh"
+#include "gpu/device_memory.cuh"
 #include "l1_gpu/kernels/query_task.h"
 #include "tier/direct_rows.h"
 

@@ -1,7 +1,7 @@
 // Operations on whole tables: dump all keys, remove all keys.
 //
 // Bound: each reads all slabs, 64 bytes per seven slots.
-#include "l1_gpu/kernels/kernel_launch.h"
+#include "gpu/kernel_launch.h"
 #include "l1_gpu/kernels/kernels.h"
 #include "l1_gpu/kernels/slab_writer.cuh"
 

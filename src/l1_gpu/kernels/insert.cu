@@ -1,5 +1,5 @@
+#include "gpu/kernel_launch.h"
 #include "l1_gpu/kernels/insert_kernel.cuh"
-#include "l1_gpu/kernels/kernel_launch.h"
 #include "l1_gpu/kernels/kernels.h"
 
 namespace hps {

@@ -22,10 +22,6 @@
 
 namespace hps {
 
-// Loads all kernels on the current device. Otherwise the driver loads each at its first launch,
-// which takes device memory and may wait for all running work of the device.
-cudaError_t LoadKernels();
-
 // One table's part of a lookup. All pointers are device-accessible.
 struct QueryView {
   TableView table;  // slabs may be null; row_bytes is required even then

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "gpu/test_gpu.h"
 #include "l1_gpu/call_buffers.h"
-#include "l1_gpu/test_gpu.h"
 #include "l1_gpu/test_write_sequence.h"
 
 namespace hps {

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "base/limits.h"
-#include "l1_gpu/kernels/device_memory.cuh"
+#include "gpu/device_memory.cuh"
 #include "l1_gpu/kernels/query_task.h"
 #include "l1_gpu/misses.h"
 

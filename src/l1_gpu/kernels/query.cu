@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
 
-#include "l1_gpu/kernels/kernel_launch.h"
+#include "gpu/kernel_launch.h"
 #include "l1_gpu/kernels/kernels.h"
 #include "l1_gpu/kernels/query_kernel.cuh"
 #include "l1_gpu/kernels/query_launch.h"

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 
-#include "l1_gpu/kernels/device_memory.cuh"
-#include "l1_gpu/kernels/kernel_launch.h"
+#include "gpu/device_memory.cuh"
+#include "gpu/kernel_launch.h"
 #include "l1_gpu/kernels/kernels.h"
 #include "l1_gpu/kernels/query_launch.h"
 

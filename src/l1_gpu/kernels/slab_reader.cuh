@@ -39,7 +39,7 @@
 
 #include <cstdint>
 
-#include "l1_gpu/kernels/device_memory.cuh"
+#include "gpu/device_memory.cuh"
 #include "l1_gpu/kernels/kernels.h"
 #include "l1_gpu/kernels/slab.h"
 

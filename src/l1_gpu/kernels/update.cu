@@ -1,4 +1,4 @@
-#include "l1_gpu/kernels/kernel_launch.h"
+#include "gpu/kernel_launch.h"
 #include "l1_gpu/kernels/kernels.h"
 #include "l1_gpu/kernels/update_kernel.cuh"
 

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
-#include "l1_gpu/cuda_resources.h"
-#include "l1_gpu/cuda_status.h"
+#include "gpu/cuda_resources.h"
+#include "gpu/cuda_status.h"
 
 namespace hps {
 namespace {

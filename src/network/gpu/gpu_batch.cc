@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
-#include "l1_gpu/cuda_status.h"
+#include "gpu/cuda_status.h"
 
 namespace hps {
 namespace {

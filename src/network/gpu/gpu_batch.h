@@ -15,8 +15,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "gpu/cuda_resources.h"
 #include "hps/dense_math.h"
-#include "l1_gpu/cuda_resources.h"
 #include "network/gpu/gemm.h"
 #include "network/gpu/kernels/steps.h"
 #include "network/gpu/set_up_stream.h"

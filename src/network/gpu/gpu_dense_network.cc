@@ -13,7 +13,7 @@
 #include "base/logging.h"
 #include "base/macros.h"
 #include "base/public_message.h"
-#include "l1_gpu/cuda_status.h"
+#include "gpu/cuda_status.h"
 #include "network/dense_network.h"
 #include "network/gpu/gpu_dense_session.h"
 #include "network/gpu/gpu_network.h"

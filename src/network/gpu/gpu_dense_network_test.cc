@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "l1_gpu/cuda_status.h"
+#include "gpu/cuda_status.h"
 #include "network/dense_network.h"
 #include "network/onnx/test_models.h"
 #include "network/plan/test_network_writer.h"

@@ -22,7 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
-#include "l1_gpu/cuda_resources.h"
+#include "gpu/cuda_resources.h"
 #include "network/dense_network.h"
 #include "network/gpu/gpu_network.h"
 #include "network/gpu/gpu_row_room.h"

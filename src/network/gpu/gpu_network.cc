@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
-#include "l1_gpu/cuda_status.h"
+#include "gpu/cuda_status.h"
 #include "network/gpu/kernels/short_floats.h"
 #include "network/gpu/session_sizes.h"
 #include "network/plan/plan_passes.h"

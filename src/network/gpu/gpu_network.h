@@ -17,8 +17,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "gpu/cuda_resources.h"
 #include "hps/dense_math.h"
-#include "l1_gpu/cuda_resources.h"
 #include "network/dense_network.h"
 #include "network/gpu/cublas.h"
 #include "network/gpu/gemm.h"

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "base/bytes.h"
-#include "l1_gpu/cuda_status.h"
+#include "gpu/cuda_status.h"
 #include "network/gpu/kernels/short_floats.h"
 #include "network/onnx/model.h"
 #include "network/plan/plan_maker.h"

@@ -18,7 +18,7 @@
 #include "base/byte_budget.h"
 #include "base/clock.h"
 #include "base/fork_join_team.h"
-#include "l1_gpu/cuda_resources.h"
+#include "gpu/cuda_resources.h"
 #include "network/dense_network.h"
 #include "network/device_rows.h"
 #include "network/piece_copy.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/byte_budget.h"
-#include "l1_gpu/cuda_status.h"
+#include "gpu/cuda_status.h"
 
 namespace hps {
 namespace {

@@ -16,8 +16,8 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/macros.h"
-#include "l1_gpu/cuda_resources.h"
-#include "l1_gpu/cuda_status.h"
+#include "gpu/cuda_resources.h"
+#include "gpu/cuda_status.h"
 
 namespace hps {
 

@@ -4,7 +4,7 @@
 // elements of a bag, in the order of its rows, as the CPU does.
 #include <algorithm>
 
-#include "l1_gpu/cuda_status.h"
+#include "gpu/cuda_status.h"
 #include "network/gpu/kernels/steps.h"
 
 namespace hps {

@@ -4,7 +4,7 @@
 // copy. The program is the same for all threads, so its branches cost no divergence.
 #include <algorithm>
 
-#include "l1_gpu/cuda_status.h"
+#include "gpu/cuda_status.h"
 #include "network/gpu/kernels/elements.cuh"
 #include "network/gpu/kernels/steps.h"
 #include "network/plan/evaluate.h"

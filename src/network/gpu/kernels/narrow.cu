@@ -1,7 +1,7 @@
 // Matrix products of at most four columns: the last layer of most networks.
 //
 // Bound: memory. Reads the rows once; the weights stay in the cache. A warp sums a row.
-#include "l1_gpu/cuda_status.h"
+#include "gpu/cuda_status.h"
 #include "network/gpu/kernels/elements.cuh"
 #include "network/gpu/kernels/steps.h"
 #include "network/plan/evaluate.h"

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "l1_gpu/cuda_status.h"
+#include "gpu/cuda_status.h"
 #include "network/gpu/kernels/elements.cuh"
 #include "network/gpu/kernels/pairs_tensor.h"
 #include "network/gpu/kernels/steps.h"

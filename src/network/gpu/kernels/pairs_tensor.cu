@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "l1_gpu/cuda_status.h"
+#include "gpu/cuda_status.h"
 #include "network/gpu/kernels/elements.cuh"
 
 namespace hps {

@@ -4,7 +4,7 @@
 // and writes it once; all reads but the first are of rows that are still in the cache.
 #include <cfloat>
 
-#include "l1_gpu/cuda_status.h"
+#include "gpu/cuda_status.h"
 #include "network/gpu/kernels/elements.cuh"
 #include "network/gpu/kernels/steps.h"
 

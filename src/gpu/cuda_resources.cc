@@ -1,4 +1,4 @@
-#include "l1_gpu/cuda_resources.h"
+#include "gpu/cuda_resources.h"
 
 #include <sys/mman.h>
 
@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
-#include "l1_gpu/cuda_status.h"
+#include "gpu/cuda_status.h"
 
 namespace hps {
 namespace {
@@ -77,7 +77,7 @@ absl::StatusOr<PinnedBuffer> MakePinnedBuffer(const char* what, uint64_t bytes) 
 absl::Status RegisterHostMemory(std::span<std::byte> memory) {
   constexpr const char* kWhat = "level 2's memory, to be read by devices";
   if (madvise(memory.data(), memory.size(), MADV_DONTFORK) != 0)
-    return absl::InternalError("gpu cache: the system keeps no memory from child processes");
+    return absl::InternalError("gpu: the system keeps no memory from child processes");
   const cudaError_t error = cudaHostRegister(memory.data(), memory.size(),
                                              cudaHostRegisterPortable | cudaHostRegisterMapped);
   absl::Status status = CudaMemoryStatus(error, kWhat, memory.size());
@@ -85,7 +85,7 @@ absl::Status RegisterHostMemory(std::span<std::byte> memory) {
     void* seen = nullptr;
     status = CudaStatus(cudaHostGetDevicePointer(&seen, memory.data(), 0), kWhat);
     if (status.ok() && seen == memory.data()) return status;
-    if (status.ok()) status = absl::InternalError("gpu cache: devices see pinned memory elsewhere");
+    if (status.ok()) status = absl::InternalError("gpu: devices see pinned memory elsewhere");
     UnregisterHostMemory(memory);
   } else {
     (void)madvise(memory.data(), memory.size(), MADV_DOFORK);
@@ -139,8 +139,7 @@ absl::Status WaitFor(cudaEvent_t event, Deadline deadline, const char* what) {
     HPS_ASSIGN_OR_RETURN(const bool done, IsDone(event));
     if (done) return absl::OkStatus();
     if (RealClock().Now() >= deadline) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("gpu cache: deadline exceeded waiting for ", what));
+      return absl::DeadlineExceededError(absl::StrCat("gpu: deadline exceeded waiting for ", what));
     }
     if (polls >= kPollsWithoutSleep) {
       std::this_thread::sleep_for(kSleep);

@@ -1,6 +1,4 @@
-#include "l1_gpu/kernels/kernel_launch.h"
-
-#include "l1_gpu/kernels/kernels.h"
+#include "gpu/kernel_launch.h"
 
 namespace hps {
 

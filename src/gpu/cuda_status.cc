@@ -1,4 +1,4 @@
-#include "l1_gpu/cuda_status.h"
+#include "gpu/cuda_status.h"
 
 #include <cuda.h>
 
@@ -113,14 +113,14 @@ cudaError_t Push(int device) {
 absl::Status internal::CudaFailure(cudaError_t error, const char* what) {
   (void)cudaGetLastError();  // a sticky error persists; any other error is handled here
   return absl::Status(
-      CodeOf(error), absl::StrCat("gpu cache: ", what, ": ", cudaGetErrorString(error),
+      CodeOf(error), absl::StrCat("gpu: ", what, ": ", cudaGetErrorString(error),
                                   EndsCuda(error) ? "; this process can use no GPU any more" : ""));
 }
 
 absl::Status CudaMemoryStatus(cudaError_t error, const char* what, uint64_t bytes) {
   if (error == cudaSuccess) return absl::OkStatus();
   (void)cudaGetLastError();
-  return absl::Status(CodeOf(error), absl::StrCat("gpu cache: ", bytes, " bytes of ", what, ": ",
+  return absl::Status(CodeOf(error), absl::StrCat("gpu: ", bytes, " bytes of ", what, ": ",
                                                   cudaGetErrorString(error)));
 }
 
@@ -137,7 +137,7 @@ absl::Status CheckGpuDevice(int device) {
   if (error != cudaSuccess) return internal::CudaFailure(error, "looking for devices");
   if (device >= 0 && device < count) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(
-      "gpu cache: device ", device, " does not exist; this machine has ", count, " devices"));
+      "gpu: device ", device, " does not exist; this machine has ", count, " devices"));
 }
 
 // Factories on the device check the result. On a device that was selected before, an error appears
@@ -156,7 +156,7 @@ DeviceScope::DeviceScope(int device) : device_(device) {
 absl::Status DeviceScope::Check() const {
   if (error_ == cudaSuccess) return absl::OkStatus();
   return absl::UnavailableError(
-      absl::StrCat("gpu cache: device ", device_, " can't be used: ", cudaGetErrorString(error_)));
+      absl::StrCat("gpu: device ", device_, " can't be used: ", cudaGetErrorString(error_)));
 }
 
 DeviceScope::~DeviceScope() {

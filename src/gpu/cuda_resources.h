@@ -1,4 +1,4 @@
-// The resources of a device cache on its device: memory, pinned host memory, streams and events.
+// Resources on a device: memory, pinned host memory, streams and events.
 //
 // Factories create them at set-up; destructors free them. No lookup creates or frees any, because
 // the runtime then synchronizes with the whole device. The owner makes the device current around

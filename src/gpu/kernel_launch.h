@@ -63,6 +63,10 @@ class LaunchedKernel {
   static inline const LaunchedKernel* first_ = nullptr;
 };
 
+// Loads all of them on the current device. Otherwise the driver loads each at its first launch,
+// which takes device memory and may wait for all running work of the device.
+cudaError_t LoadKernels();
+
 namespace internal {
 
 template <auto kKernel>

@@ -1,4 +1,4 @@
-#include "l1_gpu/cuda_resources.h"
+#include "gpu/cuda_resources.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <string>
 #include <thread>
 
-#include "l1_gpu/cuda_status.h"
-#include "l1_gpu/test_gpu.h"
+#include "gpu/cuda_status.h"
+#include "gpu/test_gpu.h"
 
 namespace hps {
 namespace {

@@ -1,4 +1,4 @@
-#include "l1_gpu/kernels/kernel_launch.h"
+#include "gpu/kernel_launch.h"
 
 #include <cuda.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <iostream>
 #include <vector>
 
+#include "gpu/test_gpu.h"
 #include "l1_gpu/gpu_cache.h"
-#include "l1_gpu/test_gpu.h"
 
 namespace hps {
 namespace {
@@ -83,10 +83,10 @@ int MakeACacheAndLookAtTheKernels() {
   return looked_at > 0 && not_loaded == 0 ? 0 : 1;
 }
 
-using KernelLaunchDeathTest = GpuTest;
+using LoadedKernelsDeathTest = GpuTest;
 
 // Catches: the first lookup of a shape loads its kernel, and waits for the device.
-TEST_F(KernelLaunchDeathTest, ANewCacheHasLoadedTheKernelsOfAllShapes) {
+TEST_F(LoadedKernelsDeathTest, ANewCacheHasLoadedTheKernelsOfAllShapes) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(std::exit(MakeACacheAndLookAtTheKernels()), testing::ExitedWithCode(0), "");
 }
