@@ -1,4 +1,4 @@
-# CUDA for src/gpu, src/l1_gpu and src/network/gpu. Included when HPS_CUDA is on.
+# CUDA for src/gpu, src/l1_gpu, src/network/gpu and src/train_gpu. Included when HPS_CUDA is on.
 #
 # The compiler is the one of CMAKE_CUDA_COMPILER or CUDACXX, else the one that `make gpu` installs
 # from PyPI's wheels into $HPS_CUDA_VENV (.venv-cuda/), else a system toolkit's.

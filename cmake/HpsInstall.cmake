@@ -74,7 +74,12 @@ install(FILES ${PROJECT_BINARY_DIR}/hpsConfig.cmake ${PROJECT_BINARY_DIR}/hpsCon
 
 # What python/CMakeLists.txt links, from this build as it is.
 set(HPS_BUILD_TREE ${HPS_INSTALLED})
-foreach(target hps_c_api hps_predict hps_server hps_publish hps_train_cpu)
+if(HPS_CUDA)
+  set(HPS_TRAIN_GPU hps_train_gpu)
+else()
+  set(HPS_TRAIN_GPU hps_no_train_gpu)
+endif()
+foreach(target hps_c_api hps_predict hps_server hps_publish hps_train_cpu ${HPS_TRAIN_GPU})
   hps_collect_linked(${target} HPS_BUILD_TREE)
 endforeach()
 foreach(target IN LISTS HPS_BUILD_TREE)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs everything that needs a GPU: tests, the tests again under compute-sanitizer, lookups from a
+# Runs what needs a GPU: tests, the tests again under compute-sanitizer, lookups from a
 # device against those from the host, predictions of a server, the benchmarks of level 1, of dense
 # networks and of predictions. Under 8 minutes.
 #
@@ -11,7 +11,8 @@
 # has any, else in steps. Exit status: 0 when something passed and nothing failed; 1 otherwise, also
 # where there is no GPU, for then nothing was checked.
 #
-# HPS_GPU_CHECK_STEPS names the steps to run (default: all), e.g. "tests bench_l1".
+# HPS_GPU_CHECK_STEPS names the steps to run (default: all but those of training), e.g. "tests
+# bench_l1".
 set -u
 
 if [[ $# -ne 2 || ! -x $1/bin/hps || ! -r $1/gpu_tests.txt ]]; then
@@ -29,6 +30,9 @@ readonly small_cases="-*Random*:*Concurren*:*Lru*:*ThreeQuarters*:*Beside*:*Leak
 *Hangs*:*CantBeHad*:*MoreThanTheDevice*:*DeviceMemoryComesBack*:*Deadlines*:*DeathTest*"
 all_steps="tests lookup demo predictions bench_l1 bench_session bench_dense bench_ctr memcheck \
 racecheck multi_gpu"
+# Training has a call of its own, HPS_GPU_CHECK_STEPS="train train_python train_demo bench_train":
+# the steps above fill their time. All but the first need a pack with the package.
+training_steps="train train_python train_demo bench_train"
 steps=" ${HPS_GPU_CHECK_STEPS:-$all_steps} "
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -165,6 +169,20 @@ write_summary() {
   } >"$out/summary.json"
 }
 
+# The package of the pack.
+with_package() {
+  env PYTHONPATH="$build/package:$build/tests/common:$build/tests/python" \
+    LD_LIBRARY_PATH="$build/lib" "$@"
+}
+check_training_in_python() { with_package python3 -m unittest -v train_device_test; }
+check_training_demo() {
+  with_package python3 "$build/examples/train/demo_train.py" "$build/bin/hps" --device cuda
+}
+bench_training() {
+  with_package python3 -m hps.bench train --device cuda --out "$1"
+}
+export -f with_package check_training_in_python check_training_demo bench_training
+
 devices=$(nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null | wc -l)
 if ((devices == 0)); then
   echo "gpu_check: this machine has no GPU (nvidia-smi knows none): what needs one is skipped"
@@ -173,6 +191,7 @@ fi
 # The tests come first: they skip by themselves what needs a device where there is none. Here, and
 # only here, they read as many rows and do as many operations as level 1 has to stand.
 while read -r test; do
+  if [[ $test == train_* ]]; then continue; fi  # of the step `train`
   test_rows=10000000000
   # Its rows come from level 2, a hundred times slower.
   if [[ $test == query_gpu_direct_test ]]; then test_rows=5000000; fi
@@ -183,7 +202,7 @@ while read -r test; do
 done <"$build/gpu_tests.txt"
 
 if ((devices == 0)); then
-  for step in $all_steps; do
+  for step in $all_steps $training_steps; do
     if [[ $step != tests ]] && wanted "$step"; then skip "$step" "no GPU"; fi
   done
 else
@@ -217,6 +236,36 @@ else
   if wanted bench_ctr; then
     run_step bench_ctr 100 "$build/bin/hps" bench ctr --device 0 --out "$out/ctr.json"
   fi
+  if wanted train; then
+    run_tests train_host_and_device_test 120 "$build/tests/train_host_and_device_test"
+    test=train_gpu_test
+    run_tests $test 60 "$build/tests/$test"
+    if ! command -v compute-sanitizer >/dev/null; then
+      skip "sanitizer_$test" "compute-sanitizer is not on the PATH"
+    else
+      run_tests memcheck_$test 100 compute-sanitizer --tool memcheck --error-exitcode 9 \
+        --report-api-errors no "$build/tests/$test" \
+        --gtest_filter="-*WithoutMemory*:*DoesNotWait*:*NoReaderHasHad*"
+      # It looks at shared memory; these tests reach all kernels that have some.
+      run_tests racecheck_$test 100 compute-sanitizer --tool racecheck --error-exitcode 9 \
+        --report-api-errors no "$build/tests/$test" \
+        --gtest_filter="DeviceTablesTest.*-*WithoutMemory*:*DoesNotWait*:*BoundedMemory*"
+    fi
+  fi
+  for step in $training_steps; do
+    if [[ $step == train ]] || ! wanted "$step"; then continue; fi
+    if [[ ! -d $build/package ]]; then
+      skip "$step" "the pack has no Python package"
+    elif ! python3 -c 'import torch' 2>/dev/null; then
+      skip "$step" "there is no Python with PyTorch"
+    elif [[ $step == train_python ]]; then
+      run_step train_python 200 bash -c check_training_in_python
+    elif [[ $step == train_demo ]]; then
+      run_step train_demo 200 bash -c check_training_demo
+    else
+      run_step bench_train 300 bash -c "bench_training '$out/train.json'"
+    fi
+  done
   for tool in memcheck racecheck; do
     if ! wanted $tool; then continue; fi
     if ! command -v compute-sanitizer >/dev/null; then
@@ -224,6 +273,7 @@ else
       continue
     fi
     while read -r test; do
+      if [[ $test == train_* ]]; then continue; fi
       run_tests "${tool}_$test" 90 compute-sanitizer --tool $tool --error-exitcode 9 \
         --report-api-errors no "$build/tests/$test" --gtest_filter="$small_cases"
     done <"$build/gpu_tests.txt"

@@ -4,6 +4,11 @@
 #
 #   tools/gpu_pack.sh BUILD_DIR DEST     as in: tools/gpu_pack.sh build/cuda build/gpu_pack
 #   tools/gpu_pack.sh BUILD_DIR DEST PROGRAM...     these alone: bin/hps tests/network_gpu_test
+#   tools/gpu_pack.sh BUILD_DIR DEST --package WHEEL PYTHON PROGRAM...     also the Python package
+#
+# WHEEL is what `make wheel-gpu` made, PYTHON the version of the other machine's, as in 3.12, which
+# needs PyTorch and NumPy. The pack then has the tests and the example of training, and those
+# packages of the wheel's that PyTorch does not bring.
 #
 # With dense networks the pack also has the parts of OpenVINO that are loaded when a network is
 # compiled, and tests/server/dense_gpu_test.py (HPS_COMMAND=DEST/bin/hps; needs Python and NumPy).
@@ -13,12 +18,19 @@
 set -euo pipefail
 
 if [[ $# -lt 2 || ! -r $1/gpu_tests.txt ]]; then
-  echo "gpu_pack: usage: tools/gpu_pack.sh BUILD_DIR DEST [PROGRAM...];" \
+  echo "gpu_pack: usage: tools/gpu_pack.sh BUILD_DIR DEST [--package WHEEL PYTHON] [PROGRAM...];" \
     "BUILD_DIR is a build of \`make gpu-tests\`" >&2
   exit 2
 fi
 build=$1 dest=$2 here=$(dirname "$0")
 shift 2
+
+package=()
+if [[ ${1-} == --package ]]; then
+  package=("$2")
+  python=$3
+  shift 3
+fi
 
 rm -rf "$dest"
 mkdir -p "$dest/bin" "$dest/tests" "$dest/lib"
@@ -49,12 +61,32 @@ if [[ -n $openvino ]]; then
   cp "$here/../tests/common/waiting.py" "$dest/tests/common/"
   cp "$here/held_port.py" "$dest/tools/"
 fi
+# The package's own libraries link the same ones.
+extensions=()
+if ((${#package[@]} > 0)); then
+  root=$here/..
+  mkdir -p "$dest/package" "$dest/tests/python" "$dest/tests/common" "$dest/examples"
+  "$root/.venv-python/bin/python" -m zipfile -e "${package[0]}" "$dest/package"
+  "$root/.venv-python/bin/pip" --disable-pip-version-check download --quiet --no-deps \
+    --only-binary :all: --python-version "$python" --dest "$dest/wheels" nanobind-backend==1.0.0 \
+    onnx==1.23.2 protobuf==6.33.6 ml-dtypes==0.6.0
+  for wheel in "$dest"/wheels/*.whl; do
+    "$root/.venv-python/bin/python" -m zipfile -e "$wheel" "$dest/package"
+  done
+  rm -r "$dest/wheels"
+  rm -f "$dest"/package/hps/_openvino.so "$dest"/package/hps/_tensorflow_operator.so
+  extensions=("$dest"/package/hps/*.so "$dest"/package/hps/_check_network)
+  strip --strip-unneeded "${extensions[@]}"
+  cp "$root"/tests/python/train_device_test.py "$dest/tests/python/"
+  cp "$root"/tests/common/waiting.py "$dest/tests/common/"
+  cp -r "$root/examples/train" "$root/examples/running_server.py" "$dest/examples/"
+fi
 for library in "${loaded[@]}"; do
   strip --strip-unneeded -o "$dest/lib/$(basename "$library")" "$library"
 done
 
 # What belongs to the C and C++ implementation is the other machine's.
-ldd "${programs[@]/#/$build/}" "${loaded[@]}" |
+ldd "${programs[@]/#/$build/}" "${loaded[@]}" "${extensions[@]}" |
   sed -nE 's/^\s+(\S+) => (\/\S+) .*/\1 \2/p' | sort -u |
   while read -r name path; do
     case "$name" in

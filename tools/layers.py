@@ -20,6 +20,7 @@ The layers (ARCHITECTURE.md), lowest first; a folder sees itself and what is nam
        src/publish                         includes import and update, links a stream of update
        src/train                           base types: the interfaces of training
        src/train_cpu                       over train; nothing of serving sees them
+       src/train_gpu                       over train and gpu
     6  cli triton src/server src/c_api     link node, include include/hps, base/, types/; triton and
                                            src/server/core also inference/
     7  python                              includes include/hps, c_api/, train/, train_cpu/
@@ -45,7 +46,8 @@ MIDDLE = {"query", "update", "import"}
 MAY_INCLUDE: dict[str, set[str]] = {
     "include": set(), "base": {"include"}, "types": {"include", "base"}, "tier": LOW,
     "testing": LOW | {"tier", "train", "update"}}
-MAY_INCLUDE |= {"train": LOW, "train_cpu": LOW | {"train"}}
+MAY_INCLUDE |= {"train": LOW, "train_cpu": LOW | {"train"},
+                "train_gpu": LOW | {"train", "gpu"}}
 MAY_INCLUDE |= {folder: LOW | {"tier"} for folder in LEVELS | MIDDLE | {"serving"}}
 MAY_INCLUDE |= {folder: LOW | {"tier", "serving"} for folder in ("query", "update")}
 # What the folders with CUDA share.
@@ -63,7 +65,7 @@ MAY_INCLUDE["network_gpu"] = LOW | NETWORK | {"network_plan", "gpu"}
 MAY_INCLUDE["node"] = LOW | {"tier", "serving", "network_onnx"} | LEVELS | MIDDLE
 # src/update/kafka is a transport of src/update.
 MAY_INCLUDE["update_kafka"] = LOW | {"tier", "update"}
-MAY_INCLUDE["absent"] = LOW | {"tier", "network", "update", "server_core"}
+MAY_INCLUDE["absent"] = LOW | {"tier", "network", "train", "update", "server_core"}
 MAY_INCLUDE["publish"] = LOW | {"tier", "import", "update"}
 MAY_INCLUDE["examples"] = {"include"}
 # The backend of Triton brings requests to the inference core, as the server does.
@@ -124,7 +126,8 @@ CHOSEN_BY_THE_BUILD = {"${HPS_LEVEL1}": ["l1_gpu", "absent"],
                        "${HPS_DENSE_DEVICE}": ["network_gpu", "absent"]}
 # Folders of several targets, or of one with another name: target -> folder.
 FOLDER_OF_TARGET = {"predict": "inference", "tls": "base"} | {
-    f"no_{part}": "absent" for part in ("gpu", "redis", "dense", "dense_gpu", "kafka", "grpc")}
+    f"no_{part}": "absent"
+    for part in ("gpu", "redis", "dense", "dense_gpu", "kafka", "grpc", "train_gpu")}
 
 TEST_FILE = re.compile(r"(_test\.(cc|cu)|/test_\w+\.(h|cuh|cc|cu)|_world\.h|"
                        r"_contract(_\w+)?\.(h|cc)|/fuzz_\w+\.cc)$|^src/testing/")
@@ -145,7 +148,7 @@ THIRD_PARTY = {
                {"base", "l2_redis", "l3_pages", "l3_rocksdb", "update"}),
     "liburing": (r"liburing", r"PkgConfig::LIBURING", {"l3_pages"}),
     "CUDA": (r"cuda|cub/|nv/|thrust/|cooperative_groups|nccl|cublas|mma\.h", r"CUDA::",
-             {"gpu", "l1_gpu", "network_gpu"}),
+             {"gpu", "l1_gpu", "network_gpu", "train_gpu"}),
     "hiredis": (r"hiredis/", r"PkgConfig::HIREDIS", {"l2_redis"}),
     "librdkafka": (r"librdkafka/", r"PkgConfig::RDKAFKA", {"update_kafka"}),
     "Boost": (r"boost/", r"Boost::", {"server_http", "cli"}),

@@ -43,7 +43,7 @@ BANNED = [
     ("new", r"(?<!operator )\bnew\b(?! *\()", "own by unique_ptr, values or containers", r"(?!)"),
     ("delete", r"(?<!operator )\bdelete\b", "own by unique_ptr, values or containers", r"(?!)"),
     ("cast", r"\breinterpret_cast\b", "casts belong into base/bytes.h, codecs and kernels",
-     r".*codec\w*\.(h|cc)|src/(gpu|l1_gpu|network/gpu)/.*|bench/l1/.*\.cu"),
+     r".*codec\w*\.(h|cc)|src/(gpu|l1_gpu|network/gpu|train_gpu)/.*|bench/l1/.*\.cu"),
     ("mutex", r"\bstd::(\w*mutex|lock_guard|unique_lock|scoped_lock|shared_lock|"
      r"condition_variable\w*)\b|\babsl::(Mutex|MutexLock|CondVar)\b",
      "use Mutex, MutexLock and CondVar of base/mutex.h", r"(?!)"),

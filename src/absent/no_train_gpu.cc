@@ -1,5 +1,9 @@
 // What a build without CUDA says when tables are to be trained on a device.
+#include <memory>
+#include <vector>
+
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "train/table_set.h"
 
 namespace hps {

@@ -4,7 +4,7 @@
 // asserts in sanitizer and debug builds only; use it per key. Both are for bugs only: failures of
 // disks, networks and inputs are a Status. HPS_RETURN_IF_ERROR and HPS_ASSIGN_OR_RETURN pass a
 // Status up. HPS_GUARDED_BY and similar macros are clang's thread-safety attributes (empty for
-// other compilers).
+// other compilers). HPS_HOST_DEVICE is on functions that kernels call too.
 #pragma once
 
 #include <utility>
@@ -40,6 +40,12 @@ namespace hps::internal {
   target = *std::move(result)
 #define HPS_ASSIGN_OR_RETURN(target, expression) \
   HPS_ASSIGN_OR_RETURN_INNER(HPS_CONCAT(hps_result_, __LINE__), target, expression)
+
+#if defined(__CUDACC__)
+#define HPS_HOST_DEVICE __host__ __device__
+#else
+#define HPS_HOST_DEVICE
+#endif
 
 #if defined(__clang__)
 #define HPS_THREAD_ATTRIBUTE(x) __attribute__((x))

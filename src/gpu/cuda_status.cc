@@ -4,34 +4,21 @@
 
 #include <array>
 #include <atomic>
-#include <bit>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/driver_function.h"
 
 namespace hps {
 namespace {
 
-// Driver functions that the runtime lacks: they change the current device and restore the previous
-// one without initializing it. For a thread that never chose a device the previous one would be
-// device 0, on which cudaSetDevice creates a context of hundreds of megabytes. Null without a
-// driver.
+// They change the current device and restore the previous one without initializing it. For a thread
+// that never chose a device the previous one would be device 0, on which cudaSetDevice creates a
+// context of hundreds of megabytes. Null without a driver.
 struct Driver {
   decltype(&cuDevicePrimaryCtxRetain) retain = nullptr;
   decltype(&cuCtxPushCurrent) push = nullptr;
   decltype(&cuCtxPopCurrent) pop = nullptr;
 };
-
-template <typename Function>
-Function DriverFunction(const char* name) {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-  const cudaError_t error =
-      cudaGetDriverEntryPointByVersion(name, &function, CUDART_VERSION, cudaEnableDefault, &found);
-  if (error != cudaSuccess) (void)cudaGetLastError();
-  return error == cudaSuccess && found == cudaDriverEntryPointSuccess
-             ? std::bit_cast<Function>(function)
-             : nullptr;
-}
 
 const Driver& TheDriver() {
   static const Driver driver = {

@@ -28,6 +28,21 @@ absl::Status ValidateShardOptions(const ShardOptions& options) {
   return ValidateOptimizer(options.optimizer);
 }
 
+absl::Status ValidateRows(const ShardRows& rows, const ShardOptions& options) {
+  const bool with_state = !rows.update_counts.empty();
+  const size_t values =
+      rows.keys.size() *
+      (options.dim + (with_state ? options.optimizer.state_count(options.dim) : 0));
+  const size_t history = with_state ? rows.keys.size() : 0;
+  if (rows.values.size() == values && rows.update_counts.size() == history &&
+      rows.last_seen.size() == history && rows.pending_keys.size() == rows.pending_counts.size())
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "embedding table ", options.name, ": ", rows.keys.size(), " rows with ", rows.values.size(),
+      " values, ", rows.update_counts.size(), " update counts, ", rows.last_seen.size(),
+      " steps: not of this table's dim ", options.dim, " and optimizer"));
+}
+
 absl::Status ValidateBatch(const BagBatch& batch, std::string_view what) {
   auto error = [what](auto... parts) {
     return absl::InvalidArgumentError(

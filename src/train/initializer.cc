@@ -6,43 +6,12 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "base/hash.h"
-#include "train/inverse_normal.h"
 
 namespace hps {
 namespace {
 
 // Beyond every value of InverseNormal.
 constexpr double kDeviationsMax = 40;
-
-// The output function of SplitMix64 (G. Steele, D. Lea, C. Flood, 2014).
-uint64_t Mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
-
-// The upper 24 bits as a float in [0, 1), which represents each of them exactly.
-float UnitFloat(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24F; }
-
-float NormalFloat(const Initializer& initializer, uint32_t bits) {
-  const double unit = (static_cast<double>(bits) + 0.5) * 0x1p-32;
-  const double probability = initializer.probability_low +
-                             (initializer.probability_high - initializer.probability_low) * unit;
-  const double value = initializer.mean + initializer.deviation * InverseNormal(probability);
-  return std::clamp(static_cast<float>(value), initializer.low, initializer.high);
-}
-
-// Fills the row with `value_of` 32 random bits each.
-template <typename ValueOf>
-void FillRow(uint64_t state, std::span<float> row, const ValueOf& value_of) {
-  for (size_t i = 0; i < row.size(); i += 2) {
-    state += 0x9e3779b97f4a7c15;
-    const uint64_t bits = Mix(state);
-    row[i] = value_of(static_cast<uint32_t>(bits));
-    if (i + 1 < row.size()) row[i + 1] = value_of(static_cast<uint32_t>(bits >> 32));
-  }
-}
 
 absl::Status ValidateNormal(const Initializer& initializer) {
   const double largest =
@@ -78,13 +47,12 @@ absl::Status ValidateInitializer(const Initializer& initializer) {
 
 void InitializeRow(const Initializer& initializer, Key key, std::span<float> row) {
   const uint64_t state = HashKey(key, initializer.seed);
-  if (initializer.kind == InitializerKind::kNormal) {
-    FillRow(state, row, [&](uint32_t bits) { return NormalFloat(initializer, bits); });
-    return;
+  for (size_t i = 0; i < row.size(); i += 2) {
+    const uint64_t bits = InitialBits(state, i / 2);
+    row[i] = InitialValue(initializer, static_cast<uint32_t>(bits));
+    if (i + 1 < row.size())
+      row[i + 1] = InitialValue(initializer, static_cast<uint32_t>(bits >> 32));
   }
-  const float low = initializer.low;
-  const float width = initializer.high - low;
-  FillRow(state, row, [=](uint32_t bits) { return low + width * UnitFloat(bits); });
 }
 
 }  // namespace hps

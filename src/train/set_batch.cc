@@ -6,9 +6,8 @@
 #include "base/macros.h"
 
 namespace hps {
-namespace {
 
-absl::Status CheckSizes(const SetBatch& batch, size_t feature_count) {
+absl::Status ValidateSizes(const SetBatch& batch, size_t feature_count) {
   if (batch.bag_counts.size() != feature_count) {
     return absl::InvalidArgumentError(
         absl::StrCat("keys: bags of ", batch.bag_counts.size(), " features, not ", feature_count));
@@ -36,11 +35,9 @@ absl::Status CheckSizes(const SetBatch& batch, size_t feature_count) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
 absl::Status SplitBatch(const SetBatch& batch, std::span<const SetFeature> features,
                         std::span<const std::string> table_names, std::vector<BagBatch>& batches) {
-  HPS_RETURN_IF_ERROR(CheckSizes(batch, features.size()));
+  HPS_RETURN_IF_ERROR(ValidateSizes(batch, features.size()));
   batches.clear();
   size_t bag = 0;  // the feature's first
   size_t key = 0;

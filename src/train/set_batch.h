@@ -44,6 +44,9 @@ struct FeatureGradient {
   size_t stride = 0;
 };
 
+// Errors: INVALID_ARGUMENT: numbers of keys, offsets, weights and bags that do not fit.
+absl::Status ValidateSizes(const SetBatch& batch, size_t feature_count);
+
 // Writes the batch of each feature to `batches`; it borrows what `batch` borrows. `table_names`:
 // those of the call's tables.
 // Errors, which name the feature and the table: INVALID_ARGUMENT: numbers that do not fit, or those

@@ -61,6 +61,8 @@ struct SparseOptimizer {
   float beta = 0;                 // FTRL
   float weight_decay = 0;         // all but FTRL
 
+  bool operator==(const SparseOptimizer&) const = default;
+
   // float32 values of state of a row. They follow the vector, in the order of the formulas: b; a;
   // m, v; n, z.
   size_t state_count(size_t dim) const {

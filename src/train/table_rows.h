@@ -35,6 +35,9 @@ struct ShardOptions {
 // admit_after of 0.
 absl::Status ValidateShardOptions(const ShardOptions& options);
 
+// Whether these can be rows of such a table. Errors: INVALID_ARGUMENT: sizes that do not fit.
+absl::Status ValidateRows(const ShardRows& rows, const ShardOptions& options);
+
 // The readers of changes; each has marks of its own.
 enum class DeltaReader {
   kPublication,  // vectors, for serving
@@ -58,7 +61,8 @@ class TableRows {
   // All rows. Errors: RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<ShardRows> ReadRows(bool with_state) = 0;
 
-  // Inserts rows, or replaces them. Rows without state get that of a new row. Rows with state may
+  // Inserts rows, or replaces them. Without state, a row that exists keeps its own, and
+  // a new one gets that of a new row. Rows with state may
   // have been published elsewhere: a delta names them when they are erased. The numbers of the
   // table's steps and updates become those of the rows if these are larger.
   // Errors: INVALID_ARGUMENT (sizes), RESOURCE_EXHAUSTED.

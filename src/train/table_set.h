@@ -9,11 +9,12 @@
 //
 // Arrays of keys, outputs and gradients, and the memory of a step, are the device's. The calls
 // queue work in the caller's stream and return: only Prepare waits for the device, and only where
-// new rows may need more memory than the tables have. A row that a step takes is read when Gather
-// runs, and written when Apply runs.
+// new rows may need more memory than the tables have, or a table may have reached `rows_max` or the
+// limit of keys that wait for admission. A row that a step takes is read when Gather runs, and
+// written when Apply runs.
 //
-// Rows, counts and states behave as EmbeddingShard says. Sums of gradients have a fixed order, which
-// depends on the batch alone, so that equal calls give equal bits.
+// Rows, counts and states behave as EmbeddingShard says. Sums of gradients have a fixed order,
+// which depends on the batch alone, so that equal calls give equal bits.
 //
 // Thread-safe: a call waits for another thread's, and its work for the work that was queued before
 // it in other streams. A step is used by one thread at a time.
@@ -42,7 +43,8 @@ struct DeviceStream {
 enum class StepMode {
   kEvaluate,  // changes nothing; a key without a row has zeros
   kTrain,     // counts a step; keys get rows
-  // Changes nothing, but can be updated: for the look-ups of several steps that one update takes.
+  // Finds rows and their order, for one update with the gradients of several look-ups. Makes no
+  // rows and counts no step.
   kOrder,
 };
 
@@ -51,18 +53,22 @@ class TableStep {
   virtual ~TableStep() = default;
 
   // Bytes of device memory that Prepare needs for such a batch.
-  // Errors: INVALID_ARGUMENT: numbers that do not fit, 2^31 keys or more.
+  // Errors: INVALID_ARGUMENT: numbers that do not fit; 2^29 keys or offsets, or more; weights of a
+  // feature whose pooling is not kSum. INTERNAL: the device failed.
   virtual absl::StatusOr<size_t> PrepareBytes(const SetBatch& batch, StepMode mode) const = 0;
 
   // `memory` is used, and `batch.keys`, offsets and weights are read, until the work of Gather, or
-  // of Apply if there is one, has been done. The device checks offsets, and takes none that is out
-  // of range; the next call reports it.
+  // of Apply if there is one, has been done. The device checks offsets; where they are wrong, no
+  // key is looked up and no row changes, and a later call reports it.
   // Errors, here and below: those of PrepareBytes; INVALID_ARGUMENT: an earlier call's offsets;
-  // RESOURCE_EXHAUSTED: no memory for new rows, 2^31 steps; then no row has changed. INTERNAL: the
-  // device failed.
+  // RESOURCE_EXHAUSTED: no memory for new rows, or too many steps. The step is not counted and no
+  // key has got a row, so the call may be made again; rows may have been erased for their age.
+  // FAILED_PRECONDITION: the stream is being captured in a graph. INTERNAL: the device failed.
   virtual absl::Status Prepare(const SetBatch& batch, StepMode mode, std::span<std::byte> memory,
                                DeviceStream stream) = 0;
 
+  // Must be called after a Prepare with kTrain, before its memory is freed: Prepare sorts in a
+  // stream of its own, and Gather makes `stream` wait for it.
   virtual absl::Status Gather(std::span<const FeatureOutput> outputs, DeviceStream stream) = 0;
 
   // Bytes of device memory that Reduce needs, at most.
@@ -74,9 +80,9 @@ class TableStep {
                               std::span<std::byte> memory, DeviceStream stream) = 0;
 
   // Updates the rows, unless a sum is NaN, infinite or too large (train/gradient_bound.h): then no
-  // row of any table changes. `factors`: of each of the step's tables; a table all of whose
-  // gradients were null is left out. `verdict`: device memory, becomes 0, or infinite if the rows
-  // were left as they are.
+  // row of any table changes. `factors`: [tables of the step]; a table whose
+  // gradients were all null is not updated. `verdict`: device memory, becomes 0, or infinite if the
+  // rows were left as they are.
   virtual absl::Status Apply(std::span<const UpdateFactors> factors, float* verdict,
                              DeviceStream stream) = 0;
 };
@@ -96,8 +102,8 @@ class TableSet {
   virtual absl::StatusOr<uint64_t> SkippedUpdates() = 0;
 };
 
-// The tables of a CUDA device. Errors: those of ValidateShardOptions; UNIMPLEMENTED: a build without
-// CUDA, an option that tables on a device do not have yet; UNAVAILABLE: no such device.
+// The tables of a CUDA device. Errors: those of ValidateShardOptions; UNIMPLEMENTED: a build
+// without CUDA, an option that tables on a device do not have yet; UNAVAILABLE: no such device.
 absl::StatusOr<std::unique_ptr<TableSet>> MakeDeviceTableSet(
     int device, const std::vector<ShardOptions>& tables);
 

@@ -21,12 +21,6 @@ constexpr size_t kPendingMax = size_t{1} << 24;
 // rare.
 constexpr uint64_t kErasedShare = 16;
 
-// A byte of control for each slot.
-template <typename Map>
-uint64_t MapBytes(const Map& map) {
-  return map.capacity() * (sizeof(typename Map::value_type) + 1);
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<EmbeddingShard>> HostShard::Create(const ShardOptions& options) {
@@ -219,11 +213,7 @@ uint32_t HostShard::InsertRow(Key key) {
 
 void HostShard::EraseRow(uint32_t slot) {
   const RowHeader& row = *rows_.at(slot);
-  if (row.is_published || row.is_saved) {
-    Erased& erased = erased_[row.key];
-    if (row.is_published) erased.published = change_;
-    if (row.is_saved) erased.saved = change_;
-  }
+  marks_.AddErased(row.key, row.is_published, row.is_saved, change_);
   index_.Erase(row.key, KeyIndex::Hash(row.key));
   rows_.Free(slot);
   ++totals_.erased;
@@ -321,7 +311,10 @@ absl::Status HostShard::Backward(StepIndex& step, std::span<const GradientPiece>
 
 ShardStatistics HostShard::Statistics() const {
   return {.rows = index_.size(),
-          .bytes = index_.bytes() + rows_.bytes() + MapBytes(pending_) + MapBytes(erased_),
+          .bytes = index_.bytes() + rows_.bytes() +
+                   // A byte of control for each slot.
+                   pending_.capacity() * (sizeof(decltype(pending_)::value_type) + 1) +
+                   marks_.bytes(),
           .pending = pending_.size(),
           .erased = totals_.erased,
           .step = step_};

@@ -15,6 +15,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "train/delta_marks.h"
 #include "train/embedding_shard.h"
 #include "train_cpu/host_step.h"
 #include "train_cpu/key_index.h"
@@ -48,11 +49,6 @@ class HostShard final : public EmbeddingShard {
     uint32_t count = 0;
     uint32_t last_step = 0;
   };
-  // When a row was erased that a reader has had: the number of the change; 0: it has not had it.
-  struct Erased {
-    uint32_t published = 0;
-    uint32_t saved = 0;
-  };
   // Of the table's life so far.
   struct Totals {
     uint64_t erased = 0;   // rows
@@ -65,7 +61,6 @@ class HostShard final : public EmbeddingShard {
                            std::span<const OutputPiece> out) const;
   // Whether so many rows, and one more step, can be counted.
   absl::Status CheckRoom(size_t row_count) const;
-  absl::Status CheckRows(const ShardRows& rows) const;
 
   // The parts of a training step.
   void BeginStep();
@@ -97,7 +92,6 @@ class HostShard final : public EmbeddingShard {
 
   // Live rows that changed after the mark, or that a step after it had, by key.
   std::vector<uint32_t> SlotsSince(const DeltaMark& mark) const;
-  bool IsWanted(const Erased& erased, DeltaReader reader) const;
   std::vector<Key> ErasedKeys(DeltaReader reader) const;
   ShardRows CopyRowsWithState(const std::vector<uint32_t>& slots) const;
   ShardRows CopyRows(const std::vector<uint32_t>& slots, bool with_state) const;
@@ -110,14 +104,10 @@ class HostShard final : public EmbeddingShard {
   RowArena rows_;
   uint32_t step_ = 0;    // training steps
   uint32_t change_ = 0;  // changes of rows
-  DeltaMark published_;  // what each reader has acknowledged
-  DeltaMark saved_;
-  uint32_t sweep_ = 0;  // the next slot to look for expiry
+  uint32_t sweep_ = 0;   // the next slot to look for expiry
   Totals totals_;
   absl::flat_hash_map<Key, Pending> pending_;
-  // Rows that a reader has had, erased since. A row that no reader has had leaves nothing, so that
-  // there are at most as many as the readers' last deltas had.
-  absl::flat_hash_map<Key, Erased> erased_;
+  DeltaMarks marks_;
 
   // Of one call, kept for their memory.
   std::vector<uint32_t> slots_;

@@ -4,7 +4,6 @@
 #include <span>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/macros.h"
 #include "base/out_of_memory.h"
 #include "train_cpu/host_shard.h"
@@ -61,19 +60,6 @@ absl::StatusOr<ShardRows> HostShard::ReadRows(bool with_state) {
   }
 }
 
-absl::Status HostShard::CheckRows(const ShardRows& rows) const {
-  const bool with_state = !rows.update_counts.empty();
-  const size_t values = rows.keys.size() * (with_state ? width() : options_.dim);
-  const size_t history = with_state ? rows.keys.size() : 0;
-  if (rows.values.size() == values && rows.update_counts.size() == history &&
-      rows.last_seen.size() == history && rows.pending_keys.size() == rows.pending_counts.size())
-    return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "embedding table ", options_.name, ": ", rows.keys.size(), " rows with ", rows.values.size(),
-      " values, ", rows.update_counts.size(), " update counts, ", rows.last_seen.size(),
-      " steps: not of this table's dim ", options_.dim, " and optimizer"));
-}
-
 void HostShard::WriteRow(const ShardRows& rows, size_t i, bool with_state) {
   const Key key = rows.keys[i];
   uint32_t slot = index_.Find(key, KeyIndex::Hash(key));
@@ -91,7 +77,7 @@ void HostShard::WriteRow(const ShardRows& rows, size_t i, bool with_state) {
 }
 
 absl::Status HostShard::WriteRows(const ShardRows& rows) {
-  HPS_RETURN_IF_ERROR(CheckRows(rows));
+  HPS_RETURN_IF_ERROR(ValidateRows(rows, options_));
   HPS_RETURN_IF_ERROR(CheckRoom(rows.keys.size()));
   const bool with_state = !rows.update_counts.empty();
   step_ = std::max(step_, rows.step);
@@ -120,34 +106,26 @@ absl::Status HostShard::EraseRows(std::span<const Key> keys) {
   return absl::OkStatus();
 }
 
-bool HostShard::IsWanted(const Erased& erased, DeltaReader reader) const {
-  return reader == DeltaReader::kCheckpoint ? erased.saved > saved_.change
-                                            : erased.published > published_.change;
-}
-
 std::vector<Key> HostShard::ErasedKeys(DeltaReader reader) const {
-  std::vector<Key> keys;
-  for (const auto& [key, erased] : erased_) {
-    if (IsWanted(erased, reader) && index_.Find(key, KeyIndex::Hash(key)) == kNoRow)
-      keys.push_back(key);
-  }
-  std::sort(keys.begin(), keys.end());
+  std::vector<Key> keys = marks_.ErasedKeys(reader);
+  std::erase_if(keys, [this](Key key) { return index_.Find(key, KeyIndex::Hash(key)) != kNoRow; });
   return keys;
 }
 
 absl::StatusOr<ShardDelta> HostShard::CollectDelta(DeltaReader reader) {
   const bool is_saved = reader == DeltaReader::kCheckpoint;
+  const DeltaMark mark = marks_.of(reader);
   try {
     ++change_;
     EraseAllExpired();
     ShardDelta delta{.through = {.change = change_, .step = step_}};
     // A row that a step had without changing it is of no interest to a publication.
     const std::vector<uint32_t> slots =
-        SlotsSince(is_saved ? saved_ : DeltaMark{.change = published_.change, .step = kNumberMax});
+        SlotsSince(is_saved ? mark : DeltaMark{.change = mark.change, .step = kNumberMax});
     delta.changed = is_saved ? CopyRowsWithState(slots) : CopyRows(slots, /*with_state=*/false);
     for (const uint32_t slot : slots)
       (is_saved ? rows_.at(slot)->is_saved : rows_.at(slot)->is_published) = true;
-    if (!is_saved || saved_.change != 0) delta.erased = ErasedKeys(reader);
+    if (!is_saved || mark.change != 0) delta.erased = ErasedKeys(reader);
     return delta;
   } catch (const std::bad_alloc&) {
     return OutOfMemory("embedding table: no memory to collect changes");
@@ -155,12 +133,7 @@ absl::StatusOr<ShardDelta> HostShard::CollectDelta(DeltaReader reader) {
 }
 
 void HostShard::AcknowledgeDelta(DeltaReader reader, DeltaMark through) {
-  DeltaMark& mark = reader == DeltaReader::kCheckpoint ? saved_ : published_;
-  if (through.change == 0 || through.change > mark.change) mark = through;
-  absl::erase_if(erased_, [this](const auto& entry) {
-    return !IsWanted(entry.second, DeltaReader::kCheckpoint) &&
-           !IsWanted(entry.second, DeltaReader::kPublication);
-  });
+  marks_.Acknowledge(reader, through);
 }
 
 }  // namespace hps

@@ -142,7 +142,8 @@ absl::Status RankStep::ReadMessage(uint32_t rank, std::span<const int64_t> messa
   return absl::OkStatus();
 }
 
-std::span<const OutputPiece> RankStep::PiecesOf(size_t table, std::span<const FeatureOutput> outputs) {
+std::span<const OutputPiece> RankStep::PiecesOf(size_t table,
+                                                std::span<const FeatureOutput> outputs) {
   output_pieces_.clear();
   for (size_t i = begins_[table]; i < begins_[table + 1]; ++i) {
     const FeatureOutput& output = outputs[order_[i]];

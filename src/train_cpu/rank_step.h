@@ -56,7 +56,8 @@ class RankStep {
   // feature; complete after Pool.
   // Errors, here and below: FAILED_PRECONDITION: another number of values than Sizes tells.
   absl::Status LookUp(std::span<float* const> to, std::span<const FeatureOutput> outputs);
-  absl::Status Pool(std::span<const std::span<const float>> from, std::span<const FeatureOutput> outputs);
+  absl::Status Pool(std::span<const std::span<const float>> from,
+                    std::span<const FeatureOutput> outputs);
 
   // The gradients are kept until Update or AddToSums. `scale`: that of the update.
   absl::Status SumGradients(std::span<const FeatureGradient> gradients, float scale,

@@ -26,6 +26,8 @@ namespace hps {
 struct EmbeddingShardFactory {
   std::string name;
   std::function<absl::StatusOr<std::unique_ptr<EmbeddingShard>>(const ShardOptions&)> make;
+  // Why the machine can't run it; empty: it can.
+  std::function<std::string()> why_not = [] { return std::string(); };
 };
 
 inline std::string EmbeddingShardName(const ::testing::TestParamInfo<EmbeddingShardFactory>& info) {
@@ -50,6 +52,11 @@ class EmbeddingShardContract : public ::testing::TestWithParam<EmbeddingShardFac
  protected:
   using Floats = std::vector<float>;
   using Keys = std::vector<Key>;
+
+  void SetUp() override {
+    const std::string why = GetParam().why_not();
+    if (!why.empty()) GTEST_SKIP() << why;
+  }
 
   static ShardOptions Options(uint32_t dim, OptimizerKind kind = OptimizerKind::kSgd) {
     return {.name = "m/t",
