@@ -15,6 +15,8 @@ HPS_CUDA_VENV ?= $(CURDIR)/.venv-cuda
 export HPS_CUDA_VENV
 PYTHON ?= /usr/bin/python3
 SOURCE ?= stream
+DEVICE ?= cpu
+TRAIN_PYTHON ?= python3
 SCENARIOS ?= l2 l3 import session serve
 FUZZ_SECONDS ?= 60
 
@@ -42,8 +44,17 @@ demo-redis: setup-redis  ## level 2 on a Redis Cluster, of which a master is kil
 	@ninja -C build/cpu hps
 	@$(PYTHON) examples/demo_redis/demo_redis.py build/cpu/bin/hps
 
-demo-train: train-package  ## train DeepFM with hps.train, export, import, serve, compare
+ifeq ($(DEVICE),cpu)
+demo-train: train-package  ## train DeepFM (DEVICE=cuda: on a GPU), export, import, serve, compare
 	@.venv-python/bin/python examples/train/demo_train.py build/cpu/bin/hps
+else
+# PyTorch of .venv-python has no CUDA: TRAIN_PYTHON's needs it, and NumPy and onnx.
+demo-train: wheel-gpu
+	@$(TRAIN_PYTHON) -m pip --disable-pip-version-check install --quiet --upgrade --no-deps \
+	  --target build/gpu_package dist/gpu/hps-*.whl nanobind-backend==1.0.0
+	@PYTHONPATH=build/gpu_package $(TRAIN_PYTHON) examples/train/demo_train.py build/cuda/bin/hps \
+	  --device $(DEVICE)
+endif
 
 demo-ctr: setup-ctr  ## train DeepFM with PyTorch, split, import, serve predictions, compare
 	@cmake --preset cpu >/dev/null
@@ -127,7 +138,7 @@ wheel: setup-wheel  ## build the Python package into dist/, over the libraries o
 	@build/wheel-venv/bin/pip --disable-pip-version-check wheel --no-deps --wheel-dir dist .
 
 # CMake and nvcc of .venv-cuda/; the extension itself has no CUDA.
-wheel-gpu: setup-wheel gpu  ## the same with level 1 on the GPU, over the libraries of build/cuda
+wheel-gpu: setup-wheel gpu  ## the same with level 1 and training on the GPU
 	@/usr/bin/python3 -m venv build/wheel-venv
 	@PATH=$(HPS_CUDA_VENV)/bin:$$PATH build/wheel-venv/bin/pip --disable-pip-version-check wheel \
 	  --no-deps --wheel-dir dist/gpu --config-settings=cmake.define.HPS_BUILD=$(CURDIR)/build/cuda \

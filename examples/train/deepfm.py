@@ -47,17 +47,21 @@ def make_tables(fields: list[str], rate: float, **options: int) -> list[ht.Table
 
 
 class Trainer:
-    """`options`: those of every table."""
+    """`device`: of network and tables. `options`: those of every table."""
 
-    def __init__(self, fields: list[str], rate: float = 0.003, **options: int) -> None:
+    def __init__(self, fields: list[str], rate: float = 0.003, device: str = "cpu",
+                 **options: int) -> None:
         torch.manual_seed(7)
-        self.embed = ht.EmbeddingCollection(make_tables(fields, rate, **options))
-        self.network = DeepFM(fields)
+        self.device = device
+        self.embed = ht.EmbeddingCollection(make_tables(fields, rate, **options), device=device)
+        self.network = DeepFM(fields).to(device)
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=0.001)
 
     def step(self, inputs: dict, labels: torch.Tensor) -> float:
         self.embed.train()
-        loss = torch.nn.functional.binary_cross_entropy(self.network.of(self.embed(inputs)), labels)
+        keys = ht.Keys.from_dict(inputs).to(self.device)
+        loss = torch.nn.functional.binary_cross_entropy(self.network.of(self.embed(keys)),
+                                                        labels.to(self.device))
         self.optimizer.zero_grad()
         loss.backward()  # updates the rows, too
         self.optimizer.step()
@@ -66,7 +70,8 @@ class Trainer:
     def predict(self, samples: Samples, picked: np.ndarray) -> np.ndarray:
         self.embed.eval()
         with torch.no_grad():
-            return self.network.of(self.embed(samples.inputs(picked))).numpy()
+            keys = ht.Keys.from_dict(samples.inputs(picked)).to(self.device)
+            return self.network.of(self.embed(keys)).cpu().numpy()
 
     def epoch(self, samples: Samples, picked: np.ndarray, title: str) -> float:
         """One pass over the picked samples; returns the mean loss."""

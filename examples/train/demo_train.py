@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """From data to a served model: train DeepFM, export, import, serve, compare, stop.
 
-    demo_train.py HPS      (the command, build/cpu/bin/hps)
+    demo_train.py HPS [--device DEVICE]
+
+HPS is the command, build/cpu/bin/hps or build/cuda/bin/hps. DEVICE is "cpu" or "cuda": where
+network and tables are trained.
 
 Exit status: 0 when the served rows, and the predictions from them, are the trainer's.
 """
 
 from __future__ import annotations
 
+import argparse
 import pathlib
 import sys
 import tempfile
@@ -24,11 +28,11 @@ ASKED = 2000
 ERROR_MAX = 1e-5
 
 
-def train(samples: data.Samples) -> tuple[Trainer, np.ndarray, float]:
+def train(samples: data.Samples, device: str) -> tuple[Trainer, np.ndarray, float]:
     """The trainer, the samples that it has not seen, and their AUC."""
     order = np.random.default_rng(3).permutation(len(samples))
     held_out, seen = order[:len(order) // 10], order[len(order) // 10:]
-    trainer = Trainer(data.FIELDS)
+    trainer = Trainer(data.FIELDS, device=device)
     for epoch in range(1, EPOCHS + 1):
         trainer.epoch(samples, np.random.default_rng(epoch).permutation(seen), f"epoch {epoch}")
         reached = trainer.auc(samples, held_out)
@@ -54,17 +58,20 @@ def compare(served: ServedModel, trainer: Trainer, samples: data.Samples,
 
 
 def main() -> int:
-    hps = pathlib.Path(sys.argv[1])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("hps", type=pathlib.Path)
+    parser.add_argument("--device", default="cpu")
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     samples, source = data.load()
     print(f"1. training DeepFM on {len(samples)} samples: {source}", flush=True)
-    trainer, held_out, reached = train(samples)
+    trainer, held_out, reached = train(samples, arguments.device)
     with tempfile.TemporaryDirectory(prefix="hps_train_") as name:
         work = pathlib.Path(name)
         print("2. exporting tables and network", flush=True)
         trainer.export(work / "model", "deepfm")
         print("3. importing and serving", flush=True)
-        with ServedModel(hps, work / "model", work, "deepfm") as served:
+        with ServedModel(arguments.hps, work / "model", work, "deepfm") as served:
             print("4. asking the server", flush=True)
             is_equal = compare(served, trainer, samples, held_out[:ASKED])
         status = served.process.returncode

@@ -24,5 +24,7 @@ def served_rows(served: ServedModel, samples: Samples, picked: np.ndarray) -> di
 
 def served_predictions(served: ServedModel, network: torch.nn.Module, samples: Samples,
                        picked: np.ndarray) -> np.ndarray:
+    device = next(network.parameters()).device
+    rows = {name: each.to(device) for name, each in served_rows(served, samples, picked).items()}
     with torch.no_grad():
-        return network.of(served_rows(served, samples, picked)).numpy()
+        return network.of(rows).cpu().numpy()

@@ -44,7 +44,8 @@ void BindTransfer(nanobind::module_& module);
 void BindProducer(nanobind::module_& module);
 void BindServer(nanobind::module_& module);
 void BindTrain(nanobind::module_& module);
-void BindTrainSteps(nanobind::module_& module);  // called by BindTrain
+void BindTrainSteps(nanobind::module_& module);   // called by BindTrain
+void BindTrainDevice(nanobind::module_& module);  // the same
 void BindJax(nanobind::module_& module);
 void BindTorch(nanobind::module_& module);
 void BindTensorflow(nanobind::module_& module);

@@ -1,5 +1,5 @@
 // hps._hps.train: the embedding engine, for hps.train. Here are the rows of tables; train_steps.cc
-// has the steps. The functions that work on rows release the GIL.
+// and train_device.cc have the steps. The functions that work on rows release the GIL.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,7 +15,9 @@
 #include "python/csrc/errors.h"
 #include "python/csrc/gil.h"
 #include "python/csrc/train_arrays.h"
+#include "python/csrc/train_options.h"
 #include "train/embedding_shard.h"
+#include "train/table_rows.h"
 #include "train/unique_keys.h"
 #include "train_cpu/host_shard.h"
 #include "train_cpu/locked_shard.h"
@@ -33,48 +35,8 @@ std::vector<T> Copy(const Vector<T>& array) {
   return {array.data(), array.data() + array.size()};
 }
 
-// Leaves the value as it is if the dict has none.
-template <typename T>
-void Read(const nb::dict& d, const char* name, T& value) {
-  if (d.contains(name)) value = nb::cast<T>(d[name]);
-}
-
-SparseOptimizer OptimizerOf(const nb::dict& d) {
-  SparseOptimizer optimizer{.kind = static_cast<OptimizerKind>(nb::cast<int>(d["kind"]))};
-  Read(d, "epsilon", optimizer.epsilon);
-  Read(d, "initial_accumulator", optimizer.initial_accumulator);
-  Read(d, "beta1", optimizer.beta1);
-  Read(d, "beta2", optimizer.beta2);
-  Read(d, "momentum", optimizer.momentum);
-  Read(d, "l1", optimizer.l1);
-  Read(d, "l2", optimizer.l2);
-  Read(d, "beta", optimizer.beta);
-  Read(d, "weight_decay", optimizer.weight_decay);
-  return optimizer;
-}
-
-Initializer InitializerOf(const nb::dict& d) {
-  Initializer initializer{.kind = static_cast<InitializerKind>(nb::cast<int>(d["kind"]))};
-  Read(d, "low", initializer.low);
-  Read(d, "high", initializer.high);
-  Read(d, "seed", initializer.seed);
-  Read(d, "mean", initializer.mean);
-  Read(d, "deviation", initializer.deviation);
-  Read(d, "probability_low", initializer.probability_low);
-  Read(d, "probability_high", initializer.probability_high);
-  return initializer;
-}
-
 std::unique_ptr<EmbeddingShard> MakeShard(const nb::dict& d) {
-  ShardOptions options;
-  options.name = nb::cast<std::string>(d["name"]);
-  options.dim = nb::cast<uint32_t>(d["dim"]);
-  options.optimizer = OptimizerOf(nb::cast<nb::dict>(d["optimizer"]));
-  options.initializer = InitializerOf(nb::cast<nb::dict>(d["initializer"]));
-  options.admit_after = nb::cast<uint32_t>(d["admit_after"]);
-  options.expire_after = nb::cast<uint32_t>(d["expire_after"]);
-  options.rows_max = nb::cast<uint64_t>(d["rows_max"]);
-  auto shard = HostShard::Create(options);
+  auto shard = HostShard::Create(OptionsOf(d));
   RaiseIfError(shard.status());
   return std::make_unique<LockedShard>(*std::move(shard));
 }
@@ -93,7 +55,7 @@ nb::dict ToDict(ShardRows rows, bool with_state) {
   return d;
 }
 
-nb::dict ReadRows(EmbeddingShard& shard, bool with_state) {
+nb::dict ReadRows(TableRows& shard, bool with_state) {
   absl::StatusOr<ShardRows> rows;
   {
     const ReleasedGil release;
@@ -103,7 +65,7 @@ nb::dict ReadRows(EmbeddingShard& shard, bool with_state) {
   return ToDict(*std::move(rows), with_state);
 }
 
-void WriteRows(EmbeddingShard& shard, const nb::dict& d) {
+void WriteRows(TableRows& shard, const nb::dict& d) {
   ShardRows rows;
   rows.keys = Copy(nb::cast<Vector<Key>>(d["keys"]));
   rows.values = Copy(nb::cast<Vector<float>>(d["values"]));
@@ -123,7 +85,7 @@ void WriteRows(EmbeddingShard& shard, const nb::dict& d) {
   RaiseIfError(status);
 }
 
-void EraseRows(EmbeddingShard& shard, const Vector<Key>& keys) {
+void EraseRows(TableRows& shard, const Vector<Key>& keys) {
   absl::Status status;
   {
     const ReleasedGil release;
@@ -136,7 +98,7 @@ DeltaReader ReaderOf(bool with_state) {
   return with_state ? DeltaReader::kCheckpoint : DeltaReader::kPublication;
 }
 
-nb::dict CollectDelta(EmbeddingShard& shard, bool with_state) {
+nb::dict CollectDelta(TableRows& shard, bool with_state) {
   absl::StatusOr<ShardDelta> delta;
   {
     const ReleasedGil release;
@@ -149,14 +111,14 @@ nb::dict CollectDelta(EmbeddingShard& shard, bool with_state) {
   return d;
 }
 
-void AcknowledgeDelta(EmbeddingShard& shard, bool with_state, const nb::tuple& through) {
+void AcknowledgeDelta(TableRows& shard, bool with_state, const nb::tuple& through) {
   const DeltaMark mark{.change = nb::cast<uint32_t>(through[0]),
                        .step = nb::cast<uint32_t>(through[1])};
   const ReleasedGil release;
   shard.AcknowledgeDelta(ReaderOf(with_state), mark);
 }
 
-nb::dict Statistics(const EmbeddingShard& shard) {
+nb::dict Statistics(const TableRows& shard) {
   ShardStatistics statistics;
   {
     const ReleasedGil release;
@@ -182,16 +144,18 @@ nb::object Owners(const Vector<Key>& keys, uint32_t rank_count) {
 
 void BindTrain(nb::module_& module) {
   nb::module_ m = module.def_submodule("train", "The embedding engine; used by hps.train.");
-  nb::class_<EmbeddingShard>(m, "Shard")
+  nb::class_<TableRows>(m, "Shard")
       .def("read_rows", &ReadRows, nb::arg("with_state"))
       .def("write_rows", &WriteRows)
       .def("erase_rows", &EraseRows)
       .def("collect_delta", &CollectDelta, nb::arg("with_state"))
       .def("acknowledge_delta", &AcknowledgeDelta, nb::arg("with_state"), nb::arg("through"))
       .def("statistics", &Statistics);
+  nb::class_<EmbeddingShard, TableRows>(m, "HostShard");
   m.def("make_shard", &MakeShard);
   m.def("owners", &Owners);
   BindTrainSteps(m);
+  BindTrainDevice(m);
 }
 
 }  // namespace hps::python

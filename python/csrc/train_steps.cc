@@ -1,28 +1,21 @@
 // hps._hps.train.RankTable and RankStep: steps over tables, of one process or of several ranks, for
 // hps.train.
-//
-// Arrays of a step come as addresses, because a step has some hundred of them and an address costs
-// a tenth of what an array object does; hps.train checks their types and keeps them alive.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "nanobind/ndarray.h"
 #include "nanobind/stl/optional.h"
-#include "nanobind/stl/pair.h"
-#include "nanobind/stl/string.h"
-#include "nanobind/stl/tuple.h"
 #include "nanobind/stl/vector.h"
 #include "python/csrc/bindings.h"
 #include "python/csrc/errors.h"
 #include "python/csrc/gil.h"
 #include "python/csrc/train_arrays.h"
+#include "python/csrc/train_batch.h"
 #include "train/embedding_shard.h"
 #include "train/gradient_bound.h"
 #include "train_cpu/rank_step.h"
@@ -57,76 +50,11 @@ void SetHot(RankTable& table, const Keys& keys) {
   table.hot.insert(keys.data(), keys.data() + keys.size());
 }
 
-// Features: (name, number on all ranks, table, pooling).
-using Feature = std::tuple<std::string, int64_t, size_t, int>;
-
 RankStep* MakeStep(uint32_t rank, uint32_t rank_count, const std::vector<RankTable*>& tables,
                    const std::vector<Feature>& features) {
-  std::vector<SetFeature> read;
-  read.reserve(features.size());
-  for (const auto& [name, id, table, pooling] : features) {
-    read.push_back(
-        {.name = name, .id = id, .table = table, .pooling = static_cast<Pooling>(pooling)});
-  }
   return std::make_unique<RankStep>(RankPlace{.rank = rank, .rank_count = rank_count}, tables,
-                                    std::move(read))
+                                    FeaturesOf(features))
       .release();
-}
-
-// The keys of a call: ((address, count) of keys, offsets, weights; bags of each feature, or one
-// number for all of them; which features have weights, none: all).
-using Array = std::pair<uintptr_t, size_t>;
-using Batch = std::tuple<Array, Array, Array, std::vector<int64_t>, std::vector<uint8_t>>;
-
-template <typename T>
-std::span<const T> SpanOf(const Array& array) {
-  return {reinterpret_cast<const T*>(array.first), array.second};
-}
-
-// Borrows the batch, in which it writes out the number of bags.
-SetBatch BatchOf(Batch& batch, const RankStep& step) {
-  auto& [keys, offsets, weights, bag_counts, is_weighted] = batch;
-  if (bag_counts.size() == 1) bag_counts.resize(step.features().size(), bag_counts[0]);
-  return {.keys = SpanOf<Key>(keys),
-          .offsets = SpanOf<int64_t>(offsets),
-          .weights = SpanOf<float>(weights),
-          .bag_counts = bag_counts,
-          .is_weighted = is_weighted};
-}
-
-// Of each feature: (address, float32 values from one row to the next). One place: the rows of the
-// other features are beside those of the first.
-using Places = std::vector<std::pair<uintptr_t, size_t>>;
-
-// `At` is FeatureOutput or FeatureGradient, with pointers to `Value`.
-template <typename At, typename Value>
-std::vector<At> RowsAt(const Places& places, const RankStep& step) {
-  std::vector<At> found;
-  found.reserve(step.features().size());
-  for (const auto& [address, stride] : places)
-    found.push_back({reinterpret_cast<Value*>(address), stride});
-  for (size_t i = places.size(); i < step.features().size(); ++i) {
-    At beside = found.back();
-    if (beside.rows != nullptr) beside.rows += step.dim(i - 1);
-    found.push_back(beside);
-  }
-  return found;
-}
-
-std::vector<FeatureOutput> OutputsAt(const Places& places, const RankStep& step) {
-  return RowsAt<FeatureOutput, float>(places, step);
-}
-
-std::vector<FeatureGradient> GradientsAt(const Places& places, const RankStep& step) {
-  return RowsAt<FeatureGradient, const float>(places, step);
-}
-
-std::vector<UpdateFactors> FactorsOf(const std::vector<float>& learning_rates, float scale) {
-  std::vector<UpdateFactors> factors;
-  factors.reserve(learning_rates.size());
-  for (const float rate : learning_rates)
-    factors.push_back({.learning_rate = rate, .scale = scale});
-  return factors;
 }
 
 void Begin(RankStep& step, Batch batch, bool is_training) {

@@ -27,6 +27,7 @@ import torch
 import torch.distributed as dist
 
 import hps.train as ht
+from hps.bench import _train_device
 
 TABLES, DIM, BATCH, KEYS, ALPHA = 26, 32, 4096, 1_000_000, 1.05
 BATCHES, ROUNDS, STEPS = 16, 7, 8
@@ -276,14 +277,20 @@ def machine() -> dict:
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}
 
 
-def run(quiet: bool) -> dict:
+def run(quiet: bool, device: str = "cpu") -> dict:
     torch.set_num_threads(1)
 
     def show(found: dict) -> dict:
         if not quiet:
-            print(f"{found['name']:40} {found['figure'] / 1e6:6.2f} M rows/s, "
-                  f"peer {found['bound'] / 1e6:6.2f}, ratio {found['ratio']:.2f} "
+            print(f"{found['name']:60} {found['figure'] / 1e6:8.2f} M {found['unit']}, "
+                  f"peer {found['bound'] / 1e6:8.2f}, ratio {found['ratio']:.2f} "
                   f"(target {found['target']})", flush=True)
         return found
 
-    return {"scenario": "train", "machine": machine(), "results": one_rank(show) + ranks(show)}
+    found = machine()
+    if device == "cpu":
+        results = one_rank(show) + ranks(show)
+    else:
+        found["gpu"] = torch.cuda.get_device_name()
+        results = _train_device.run(show)
+    return {"scenario": "train", "machine": found, "results": results}

@@ -8,11 +8,12 @@ import torch
 import torch.distributed
 
 from hps.train import _checkpoint, _export, _state
+from hps.train._device import DeviceTables, device_of
 from hps.train._local import LocalTables
 from hps.train._look_ups import LookUps, features_of
 from hps.train._ranks import RankedTables
 from hps.train._torch_optimizer import TablesOptimizer
-from hps.train._updates import BackwardUpdates, StepUpdates
+from hps.train._updates import BackwardUpdates, DeviceUpdates, StepUpdates
 
 _UPDATES = ("backward", "step")
 
@@ -41,10 +42,17 @@ class EmbeddingCollection(torch.nn.Module):
                   tables are chosen
     share_memory  True: ranks exchange rows through shared memory, if all are on one machine.
                   False, or if ranks are on several machines: the process group carries them
+    device        where rows, keys and outputs are: None or "cpu"; "cuda" (the current GPU),
+                  "cuda:1" or a torch.device. Tables on a GPU are of one process, with
+                  update="backward". Forward, backward and update do not wait for the GPU, unless a
+                  table needs memory for new rows or is near its `rows_max`, a batch with offsets is
+                  large for its tables, the program is several steps ahead of the GPU, only offsets
+                  tell how many keys a feature with the pooling "none" has, or weights have
+                  gradients
     """
 
     def __init__(self, tables, process_group=None, grad_scaler=None, hot_steps=20,
-                 share_memory=True, update="backward"):
+                 share_memory=True, update="backward", device=None):
         super().__init__()
         tables = list(tables)
         names = [table.name for table in tables]
@@ -57,16 +65,19 @@ class EmbeddingCollection(torch.nn.Module):
         if grad_scaler is not None:
             warnings.warn('grad_scaler will be removed: make the collection with update="step", '
                           "which needs no argument for a GradScaler", FutureWarning, stacklevel=2)
-        self.anchor = torch.nn.Parameter(torch.zeros(1, dtype=torch.float32, device="cpu"))
-        self._publication = threading.Lock()  # also of exports: the later must not come first
-        is_ranked = torch.distributed.is_available() and torch.distributed.is_initialized()
-        if is_ranked and torch.distributed.get_world_size(process_group) > 1:
+        device = device_of(device)
+        is_ranked = _is_ranked(process_group)
+        if device.type == "cuda":
+            _check_options_of_gpu(update, grad_scaler, is_ranked)
+            self._engine = DeviceTables(tables, device)
+        elif is_ranked:
             self._engine = RankedTables(tables, process_group, hot_steps, share_memory)
         else:
             self._engine = LocalTables(tables)
+        self.anchor = torch.nn.Parameter(torch.zeros(1, dtype=torch.float32, device=device))
+        self._publication = threading.Lock()  # also of exports: the later must not come first
         self.update = update
-        self._updates = (StepUpdates(self._engine, self.anchor) if update == "step" else
-                         BackwardUpdates(self._engine, self.anchor, grad_scaler))
+        self._updates = _updates_of(self._engine, self.anchor, update, grad_scaler)
         self._look_ups = LookUps(features, self._engine, self._updates,
                                  is_scaler_known=update == "step" or grad_scaler is not None)
         self._optimizer = None
@@ -89,11 +100,12 @@ class EmbeddingCollection(torch.nn.Module):
 
     @property
     def skipped_steps(self):
-        """Steps that changed no row, because of NaN, infinite or overflowing gradients."""
+        """Steps that changed no row, because of NaN, infinite or overflowing gradients. With
+        tables on a GPU, this waits for it."""
         return self._updates.skipped
 
     def _apply(self, fn, recurse=True):
-        """The rows are on the CPU, and float32, wherever the model is moved."""
+        """The rows stay on their device, and float32, wherever the model is moved."""
         return self
 
     def get_extra_state(self):
@@ -181,6 +193,33 @@ class EmbeddingCollection(torch.nn.Module):
         is none. All ranks must call it. A damaged file is a ValueError on all ranks, and then
         nothing has changed."""
         return _checkpoint.load(self._engine, self.tables, directory)
+
+
+def _is_ranked(process_group):
+    """Whether other processes have rows, too."""
+    return (torch.distributed.is_available() and torch.distributed.is_initialized() and
+            torch.distributed.get_world_size(process_group) > 1)
+
+
+def _check_options_of_gpu(update, grad_scaler, is_ranked):
+    if is_ranked:
+        raise NotImplementedError("tables on a GPU are of one process only, so far; give the "
+                                  'ranks of a process group tables on the CPU, device="cpu"')
+    if update == "step":
+        raise NotImplementedError('tables on a GPU are updated in backward only, so far, with '
+                                  'update="backward"; under autocast, use bfloat16, which needs '
+                                  "no GradScaler")
+    if grad_scaler is not None:
+        raise NotImplementedError("tables on a GPU take no grad_scaler; under autocast, use "
+                                  "bfloat16, which needs none")
+
+
+def _updates_of(engine, anchor, update, grad_scaler):
+    if engine.device.type == "cuda":
+        return DeviceUpdates(engine, anchor)
+    if update == "step":
+        return StepUpdates(engine, anchor)
+    return BackwardUpdates(engine, anchor, grad_scaler)
 
 
 def _shown_features(table):

@@ -150,6 +150,9 @@ def _export_network(network, example_inputs, path):
     if example_inputs is None:
         raise ValueError("a network needs example_inputs, {input: tensor}")
     network = _unwrapped(network)
+    # A network on a GPU is traced there.
+    place = next((each.device for each in network.parameters()), torch.device("cpu"))
+    inputs = tuple(each.to(place) for each in example_inputs.values())
     names = list(example_inputs)
     dynamic = {name: {0: "batch"} for name in [*names, "output"]}
     modes = [(module, module.training) for module in network.modules()]
@@ -159,7 +162,7 @@ def _export_network(network, example_inputs, path):
             # The exporter over torch.export, which is to replace this one, does not name inputs
             # that a network takes as *args.
             warnings.simplefilter("ignore", DeprecationWarning)
-            torch.onnx.export(network, tuple(example_inputs.values()), str(path),
+            torch.onnx.export(network, inputs, str(path),
                               input_names=names, output_names=["output"], dynamic_axes=dynamic,
                               opset_version=OPSET, dynamo=False)
     finally:

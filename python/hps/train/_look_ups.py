@@ -6,7 +6,7 @@ import warnings
 import torch
 
 from hps.train import _operators
-from hps.train._keys import Keys, pack
+from hps.train._keys import Keys, pack, place_of
 from hps.train._rows import Call, Layout, Rows, Work, hidden
 from hps.train._table import Feature
 
@@ -61,7 +61,8 @@ class LookUps:
         # reads, so these are few and plain. {feature: (number, dim, is pooled)}
         self._layout = {name: (number, table.dim, feature.pooling != "none")
                         for name, (number, feature, table) in features.items()}
-        self.zero = torch.zeros(1, dtype=torch.float32, device="cpu")
+        self.device = engine.device
+        self.zero = torch.zeros(1, dtype=torch.float32, device=self.device)
         self.number = _operators.register(self)
 
     def forward(self, inputs, anchor, may_train):
@@ -121,7 +122,16 @@ class LookUps:
         names = inputs.features if is_packed else tuple(inputs)
         if torch.compiler.is_compiling() or names not in self._calls:
             self._check_names(names)
-        return inputs if is_packed else pack(inputs, self._describe)
+        if not is_packed:
+            return pack(inputs, self._describe, self.device)
+        self._check_device(inputs)
+        return inputs
+
+    def _check_device(self, keys):
+        if keys.values.device != self.device:
+            raise ValueError(f"keys of the features {list(keys.features)} are on "
+                             f"{place_of(keys.values.device)}, but the tables are on "
+                             f"{place_of(self.device)}; pass keys.to('{self.device}')")
 
     def _check_names(self, names):
         for name in names:
@@ -154,6 +164,7 @@ class LookUps:
             raise ValueError(f"features must be numbers from 0 to {len(names) - 1}, not {numbers}")
         keys = Keys([names[number] for number in numbers], values, offsets, weights,
                     _bag_counts=bag_counts)
+        self._check_device(keys)
         if len(is_weighted) not in (0, len(numbers)):
             raise ValueError(f"is_weighted must have a value for each of {len(numbers)} features, "
                              f"or none, not {len(is_weighted)}")

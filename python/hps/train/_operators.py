@@ -21,7 +21,7 @@ import weakref
 import torch
 
 _LIBRARY = torch.library.Library("hps_train", "FRAGMENT")
-# They run on the CPU, and wait for other ranks: no part of a CUDA graph.
+# They call Python, and wait for other ranks: no part of a CUDA graph.
 _TAGS = tuple(getattr(torch.Tag, name) for name in ("cudagraph_unsafe",)
               if hasattr(torch.Tag, name))
 _LIBRARY.define(
@@ -119,26 +119,24 @@ def _take_gradients(number, gradients, weight_count):  # noqa: ARG001, for the s
     # The program may use the memory of its tensors again before the rows are updated.
     gradients = [None if each is None else each.clone() for each in gradients]
     weights = look_up.look_ups.take_gradients(work, gradients)
-    return _zeros(1), _zeros(0) if weights is None else weights
+    zero = look_up.look_ups.zero
+    return torch.zeros_like(zero), zero.new_empty(0) if weights is None else weights
 
 
 def _shown(shapes):
     return [shape and tuple(shape) for shape in shapes]
 
 
-def _zeros(count):
-    return torch.zeros(count, dtype=torch.float32, device="cpu")
-
-
 for _name, _kernel in (("look_up", _look_up), ("rows", _rows), ("take_gradients", _take_gradients)):
-    _LIBRARY.impl(_name, torch.compiler.disable(_kernel), "CPU")
+    for _device in ("CPU", "CUDA"):
+        _LIBRARY.impl(_name, torch.compiler.disable(_kernel), _device)
 
 
 @torch.library.register_fake("hps_train::look_up")
 def _(collection, keys, *_, **__):
-    if keys.device.type != "cpu":  # the one error that no kernel finds
+    if keys.device.type not in ("cpu", "cuda"):  # the one error that no kernel finds
         raise ValueError(f"hps_train::look_up: keys are on {keys.device}, but the tables are on "
-                         "the CPU; pass keys.cpu()")
+                         "the CPU or on a GPU; pass keys.cpu()")
     return torch.empty_like(collection)
 
 
@@ -148,9 +146,11 @@ def _(look_up, anchor, weights, heights, widths):  # noqa: ARG001
 
 
 @torch.library.register_fake("hps_train::take_gradients")
-def _(look_up, gradients, weight_count):  # noqa: ARG001
-    return (look_up.new_empty((1,), dtype=torch.float32),
-            look_up.new_empty((weight_count,), dtype=torch.float32))
+def _(look_up, gradients, weight_count):
+    # Those of the rows are on the device of the tables.
+    rows = next((each for each in gradients if each is not None), look_up)
+    return (rows.new_empty((1,), dtype=torch.float32),
+            rows.new_empty((weight_count,), dtype=torch.float32))
 
 
 def _keep(ctx, inputs, output):  # noqa: ARG001

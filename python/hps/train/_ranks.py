@@ -28,7 +28,7 @@ import numpy as np
 from hps._hps import train as _engine
 from hps.train import _checkpoint
 from hps.train._exchange import FILES, GRADIENTS, KEYS, MEETING, ROWS, make_exchange
-from hps.train._local import Engine
+from hps.train._local import HostTables
 
 _HOT_SHARE = 0.5  # a key is hot if at least half of the ranks' batches have it
 _IMBALANCE_MAX = 1.1  # work of the busiest rank / mean over all ranks, of localized tables
@@ -45,7 +45,7 @@ def _spread(loads, rank_count):
     return found, max(totals) * rank_count / max(1, sum(totals))
 
 
-class RankedTables(Engine):
+class RankedTables(HostTables):
     """Has the interface of LocalTables; the tables are shared by the ranks of a process group."""
 
     def __init__(self, tables, group, hot_steps, share_memory):
@@ -180,7 +180,7 @@ class RankedTables(Engine):
             self._balance_between_steps()
         with exchange.telling():
             step = self._new_step(call)
-            step.begin(work.keys.arguments(), is_training)
+            step.begin(work.keys.arguments(self.device), is_training)
             if is_training and self._steps_left:
                 self._count(call, step)
             blocks = work.new_blocks()

@@ -9,7 +9,6 @@ from hps.train._keys import plain
 from hps.train._table import POOLINGS
 
 _FLOAT_BYTES = 4
-_CPU = torch.device("cpu")
 
 
 class Layout:
@@ -74,6 +73,7 @@ class Work:
         # the learning rates.
         self.call_number = self.sums = self.is_allowed = self.rates = None
         self.kept = None  # the tensors with these gradients
+        self.memory = self.stream = None  # of a GPU: the memory that the step uses, and its stream
         if len(keys._bag_counts) == 1 and len(call.pooled) == len(call.names):
             self.is_joined, self.blocks = True, call.blocks
             self.shapes = [(keys._bag_counts[0], call.width)]
@@ -83,7 +83,7 @@ class Work:
         self.is_joined = len(pooled) > 0 and pooled.count(pooled[0]) == len(pooled)
         self.blocks = call.blocks if self.is_joined or not pooled else list(range(len(counts)))
         self.shapes = [(pooled[0], call.width)] if self.is_joined else []
-        key_counts = keys.key_counts()
+        key_counts = None if all(call.is_pooled) else keys.key_counts()
         for i, is_pooled in enumerate(call.is_pooled):
             if is_pooled and self.is_joined:
                 continue
@@ -93,10 +93,12 @@ class Work:
         """Called when the rows have been updated, or their sums. The output may live on."""
         self.call.free_steps.append(self.step)
         self.step = self.column_gradients = self.gradients = self.kept = self.sums = None
+        self.memory = None
         self.hidden_blocks = []
 
     def new_blocks(self):
-        return [torch.empty(shape, dtype=torch.float32, device=_CPU) for shape in self.shapes]
+        device = self.keys.values.device
+        return [torch.empty(shape, dtype=torch.float32, device=device) for shape in self.shapes]
 
     def places(self, blocks):
         """Where the rows of each feature lie: (address, float32 values from one row to the next).
@@ -127,13 +129,21 @@ class Work:
         self.kept = blocks
         self.gradients = self.places(blocks)
 
+    def feature_gradients(self):
+        """The place of the gradients of each feature."""
+        if len(self.gradients) == len(self.call.names):
+            return self.gradients
+        (base, stride), = self.gradients
+        return [(base + _FLOAT_BYTES * column if base else 0, stride)
+                for column in self.call.columns[:-1]]
+
     def weight_gradients(self, block_gradients):
         """Those of the weights: for each key, the product of its row and of the gradient of its
         bag."""
         names, keys = self.call.names, self.keys
         ends = list(itertools.accumulate(keys.key_counts(), initial=0))
         bags = list(itertools.accumulate(keys.bag_counts(), initial=0))
-        found = torch.zeros(self.weights.numel(), dtype=torch.float32, device="cpu")
+        found = torch.zeros(self.weights.numel(), dtype=torch.float32, device=self.weights.device)
         for name, rows in zip(names[self.shown:], self.hidden_blocks):
             i = self.call.places[name[1]]
             gradient = self._gradient_of(i, block_gradients)
@@ -164,7 +174,8 @@ class Work:
         """The gradients of columns side by side, plus that of the whole block if there is one."""
         rows = self.shapes[0][0]
         joined = torch.cat([
-            torch.zeros(rows, self.call.dims[i], dtype=torch.float32, device="cpu")
+            torch.zeros(rows, self.call.dims[i], dtype=torch.float32,
+                        device=self.keys.values.device)
             if each is None else each for i, each in zip(self.call.pooled, columns)], 1)
         return joined if block is None else joined + block
 

@@ -104,11 +104,14 @@ class Table:
         features = [each if isinstance(each, Feature) else Feature(each) for each in given]
         self.features = [Feature(each.name, each.pooling or self.pooling) for each in features]
 
+    def engine(self):
+        """The options as the engine takes them."""
+        return {"name": self.name, "dim": self.dim, "optimizer": self.optimizer.engine(),
+                "initializer": self.init.engine(), "admit_after": self.admit_after,
+                "expire_after": self.expire_after, "rows_max": self.rows_max}
+
     def make_shard(self):
-        return _engine.make_shard({
-            "name": self.name, "dim": self.dim, "optimizer": self.optimizer.engine(),
-            "initializer": self.init.engine(), "admit_after": self.admit_after,
-            "expire_after": self.expire_after, "rows_max": self.rows_max})
+        return _engine.make_shard(self.engine())
 
 
 def _check_pooling(what, pooling):

@@ -21,9 +21,10 @@ class _Updates:
     """A subclass has `_take(work, gradients)`, for the gradients of a look-up, `_end_pass(works)`,
     and what an optimizer of PyTorch calls: `step(scaler)` and `drop()`."""
 
+    skipped = 0  # steps that changed no row
+
     def __init__(self, engine, anchor):
         self.anchor = anchor
-        self.skipped = 0  # steps that changed no row
         self._engine = engine
         # By backward pass: the look-ups whose gradients have come. A pass may be within another.
         self._works = {}
@@ -37,12 +38,16 @@ class _Updates:
 
     def before_forward(self):
         """Called before a look-up in training mode."""
-        if self.anchor.item() != 0:  # an optimizer has moved it
+        if self._may_be_moved():
             # Through `data`, so that autograd accepts what was computed from the anchor before.
             self.anchor.data.zero_()
         if self._works and torch._C._current_graph_task_id() == -1:
             for task in list(self._works):  # their backward passes failed
                 self._forget(task)
+
+    def _may_be_moved(self):
+        """Whether an optimizer may have changed the anchor, as far as is known without waiting."""
+        return self.anchor.item() != 0
 
     def _forget(self, task):
         """Forgets the gradients of a backward pass that has ended, if the anchor did not get its
@@ -100,6 +105,24 @@ class BackwardUpdates(_Updates):
 
     def drop(self):
         """Does nothing: no gradients are kept."""
+
+
+class DeviceUpdates(BackwardUpdates):
+    """update="backward" of tables on a GPU. The GPU decides whether rows may change; nothing here
+    waits to hear what it has decided."""
+
+    def __init__(self, engine, anchor):
+        super().__init__(engine, anchor, None)
+
+    @property
+    def skipped(self):
+        return self._engine.skipped_updates()
+
+    def _may_be_moved(self):
+        return True
+
+    def _end_pass(self, works):
+        self.anchor.grad.add_(self._engine.update(works, 1.0))
 
 
 class StepUpdates(_Updates):
