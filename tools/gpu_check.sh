@@ -171,8 +171,7 @@ write_summary() {
 
 # The package of the pack.
 with_package() {
-  env PYTHONPATH="$build/package:$build/tests/common:$build/tests/python" \
-    LD_LIBRARY_PATH="$build/lib" "$@"
+  env PYTHONPATH="$build/package:$build/tests/python" LD_LIBRARY_PATH="$build/lib" "$@"
 }
 check_training_in_python() { with_package python3 -m unittest -v train_device_test; }
 check_training_demo() {

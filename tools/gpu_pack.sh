@@ -65,7 +65,7 @@ fi
 extensions=()
 if ((${#package[@]} > 0)); then
   root=$here/..
-  mkdir -p "$dest/package" "$dest/tests/python" "$dest/tests/common" "$dest/examples"
+  mkdir -p "$dest/package" "$dest/tests/python" "$dest/examples"
   "$root/.venv-python/bin/python" -m zipfile -e "${package[0]}" "$dest/package"
   "$root/.venv-python/bin/pip" --disable-pip-version-check download --quiet --no-deps \
     --only-binary :all: --python-version "$python" --dest "$dest/wheels" nanobind-backend==1.0.0 \
@@ -78,7 +78,6 @@ if ((${#package[@]} > 0)); then
   extensions=("$dest"/package/hps/*.so "$dest"/package/hps/_check_network)
   strip --strip-unneeded "${extensions[@]}"
   cp "$root"/tests/python/train_device_test.py "$dest/tests/python/"
-  cp "$root"/tests/common/waiting.py "$dest/tests/common/"
   cp -r "$root/examples/train" "$root/examples/running_server.py" "$dest/examples/"
 fi
 for library in "${loaded[@]}"; do

@@ -2,7 +2,7 @@
 //
 // Arrays come as addresses, because a step has some hundred of them and an address costs a tenth of
 // what an array object does; hps.train checks their types and keeps them alive. A `Step` here is
-// RankStep or DeviceStep: it has features(), and the dim(i) of each.
+// RankStep or BoundStep: it has features(), and the dim(i) of each.
 #pragma once
 
 #include <cstddef>

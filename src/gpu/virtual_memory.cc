@@ -90,7 +90,8 @@ VirtualMemory& VirtualMemory::operator=(VirtualMemory&& other) noexcept {
 absl::Status VirtualMemory::GrowTo(uint64_t bytes, const char* what) {
   const size_t kept = pieces_.size();
   while (bytes_ < bytes) {
-    // As large as what is there, so that a small table takes little and a large one few pieces.
+    // Each piece doubles the memory: a small table then wastes little, and a large one has few
+    // pieces.
     const uint64_t wanted = std::max(std::bit_ceil(bytes - bytes_), std::bit_floor(bytes_ | 1));
     const absl::Status status = AddPiece(std::clamp(wanted, kPieceMin, kPieceMax), what);
     if (status.ok()) continue;

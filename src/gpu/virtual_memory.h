@@ -28,8 +28,8 @@ class VirtualMemory {
   // REQUIRES: no work of the device uses it any more.
   ~VirtualMemory() { Free(); }
 
-  // Maps memory until there are at least `bytes`; what is new is undefined. `what` names it in
-  // errors: RESOURCE_EXHAUSTED (says how many bytes), then everything is as before.
+  // Maps more memory until at least `bytes` are mapped. Its content is undefined. `what` names it
+  // in errors: RESOURCE_EXHAUSTED (says how many bytes), then everything is as before.
   absl::Status GrowTo(uint64_t bytes, const char* what);
 
   std::byte* data() const { return data_; }

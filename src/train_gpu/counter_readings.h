@@ -71,7 +71,7 @@ class CounterReadings {
 
   size_t table_count_ = 0;
   DeviceBuffer counters_;
-  PinnedBuffer memory_;  // of each reading, and behind these of what is known
+  PinnedBuffer memory_;  // [kReadings + 1] copies of all counters; the last one is the known one
   std::vector<Reading> readings_;
   size_t next_ = 0;
   std::vector<uint64_t> taken_;        // keys so far of each table, and of all together

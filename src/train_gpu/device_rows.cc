@@ -282,7 +282,7 @@ void DeviceRows::AcknowledgeDelta(DeltaReader reader, DeltaMark through) {
 ShardStatistics DeviceRows::Statistics() const {
   const MutexLock lock(storage_->mutex());
   const DeviceScope scope(storage_->device());
-  // Without the device's answer, what is known from before.
+  // If the device fails, the counters of the last reading are returned.
   if (storage_->Enter(stream()).ok()) storage_->ReadCounters(stream()).IgnoreError();
   const TrainTableCounters& counters = storage_->table_counters(table_);
   return {.rows = counters.rows,

@@ -34,7 +34,7 @@ class DeviceRows final : public TableRows {
   TableProgress& own() const { return progress_[table_]; }
   cudaStream_t stream() const { return storage_->stream(); }
 
-  // Waits for the work of all steps; then erases what has expired, and reads the counters.
+  // Waits for the work of all steps, erases the table's expired rows, and reads the counters.
   absl::Status Begin();
   // Tells the readers' marks of the rows that were erased since the last call.
   absl::Status NoteErased();

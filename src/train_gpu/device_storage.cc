@@ -189,7 +189,7 @@ absl::Status DeviceStorage::MakeRoom(const NewKeys& needed, const NewKeys& wante
   const absl::Status status = Grow(needed, wanted, stream);
   // Also after an error: some of it may have grown.
   HPS_RETURN_IF_ERROR(UploadViews(stream));
-  // An index that was built anew has fewer slots in use.
+  // Moving an index leaves out the slots of erased keys: its counter is smaller now.
   HPS_RETURN_IF_ERROR(ReadCounters(stream));
   return status;
 }

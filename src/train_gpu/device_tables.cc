@@ -25,7 +25,7 @@ class DeviceTables final : public TableSet {
       rows_.push_back(std::make_unique<DeviceRows>(storage_.get(), progress_, table));
   }
 
-  // What is on the device is freed with that device current.
+  // Device memory, streams and events are freed while their device is the current one.
   ~DeviceTables() override {
     const DeviceScope scope(storage_->device());
     rows_.clear();

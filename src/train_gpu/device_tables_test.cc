@@ -225,7 +225,7 @@ TEST_F(DeviceTablesTest, WrongOffsetsAreReportedByTheNextCallAndChangeNoRow) {
   }
 }
 
-// Keys that come and go: the index is built anew, and does not grow.
+// Each step has new keys, and old rows are erased: the index is rebuilt without growing.
 TEST_F(DeviceTablesTest, ABoundedTableTakesBoundedMemory) {
   ShardOptions options = Options(4);
   options.rows_max = 50'000;

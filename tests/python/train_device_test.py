@@ -104,7 +104,7 @@ def contents(embed: ht.EmbeddingCollection) -> dict:
 
 
 class ArgumentsTest(unittest.TestCase):
-    """What is found out without a GPU."""
+    """Errors and conversions that need no GPU."""
 
     def test_tables_on_the_cpu(self) -> None:
         for device in (None, "cpu", "cpu:0", torch.device("cpu")):

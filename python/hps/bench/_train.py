@@ -7,12 +7,9 @@ The peers' tables are static arrays, and their keys row numbers; hps has dynamic
 keys. All of them have had every key before.
 """
 
-import contextlib
 import dataclasses
 import datetime
 import importlib.util
-import io
-import logging
 import multiprocessing
 import pathlib
 import platform
@@ -28,6 +25,7 @@ import torch.distributed as dist
 
 import hps.train as ht
 from hps.bench import _train_device
+from hps.bench._fbgemm import fbgemm_tables
 
 TABLES, DIM, BATCH, KEYS, ALPHA = 26, 32, 4096, 1_000_000, 1.05
 BATCHES, ROUNDS, STEPS = 16, 7, 8
@@ -71,16 +69,7 @@ class FbgemmPeer:
     """FBGEMM's table-batched kernels; it takes the keys of all tables as one array."""
 
     def __init__(self, optimizer: str) -> None:
-        logging.disable(logging.WARNING)
-        with contextlib.redirect_stdout(io.StringIO()):
-            from fbgemm_gpu.split_embedding_configs import EmbOptimType
-            from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation
-            from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
-                ComputeDevice, SplitTableBatchedEmbeddingBagsCodegen)
-        logging.disable(logging.NOTSET)
-        place = (EmbeddingLocation.HOST, ComputeDevice.CPU)
-        self.tables = SplitTableBatchedEmbeddingBagsCodegen(
-            [(KEYS, DIM, *place)] * TABLES, optimizer=getattr(EmbOptimType, optimizer))
+        self.tables = fbgemm_tables([KEYS] * TABLES, DIM, optimizer, torch.device("cpu"))
         self.offsets = torch.arange(TABLES * BATCH + 1)
 
     def step(self, keys, gradients) -> None:

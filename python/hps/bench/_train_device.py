@@ -8,17 +8,15 @@ events. The bound is the fewest bytes that a step must move, at the rate of a la
 run.
 """
 
-import contextlib
 import gc
 import importlib.util
-import io
-import logging
 import statistics
 from collections.abc import Callable
 
 import torch
 
 import hps.train as ht
+from hps.bench._fbgemm import fbgemm_tables
 
 CRITEO = [39884406, 39043, 17289, 7420, 20263, 3, 7120, 1543, 63, 38532951, 2953546, 403346, 10,
           2208, 11938, 155, 4, 976, 14, 39979771, 25641295, 39664984, 585935, 12972, 108, 36]
@@ -128,17 +126,7 @@ class FbgemmPeer(Peer):
     """FBGEMM's table-batched kernels."""
 
     def __init__(self, data: Data, optimizer: str) -> None:
-        logging.disable(logging.WARNING)
-        with contextlib.redirect_stdout(io.StringIO()):
-            from fbgemm_gpu.split_embedding_configs import EmbOptimType, SparseType
-            from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation
-            from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
-                ComputeDevice, SplitTableBatchedEmbeddingBagsCodegen)
-        logging.disable(logging.NOTSET)
-        self.tables = SplitTableBatchedEmbeddingBagsCodegen(
-            [(size, DIM, EmbeddingLocation.DEVICE, ComputeDevice.CUDA) for size in data.sizes],
-            optimizer=getattr(EmbOptimType, optimizer), weights_precision=SparseType.FP32,
-            output_dtype=SparseType.FP32, learning_rate=1e-3, device=data.device)
+        self.tables = fbgemm_tables(data.sizes, DIM, optimizer, data.device, learning_rate=1e-3)
 
     def prepare(self, shape: Shape, data: Data, rows: torch.Tensor) -> tuple:
         count = rows.numel()
@@ -216,9 +204,9 @@ def result(name: str, shape: Shape, own: list[float], bound: list[float], target
             "range": [keys / max(own), keys / min(own)]}
 
 
-def run(show: Callable, rows_max: int = ROWS_MAX) -> list[dict]:
+def run(show: Callable) -> list[dict]:
     device = torch.device("cuda", torch.cuda.current_device())
-    data = Data(device, [min(size, rows_max) for size in CRITEO])
+    data = Data(device, [min(size, ROWS_MAX) for size in CRITEO])
     rate, results = copy_rate(device), []
     for case in CASES:
         found = {name: _all_shapes(make, data) for name, make in case.peers(data).items()}

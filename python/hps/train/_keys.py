@@ -20,7 +20,8 @@ def place_of(device):
 
 
 class _Owner:
-    """What is on `device` already, where the tensors of keys must be: `name` in messages."""
+    """Says on which device the tensors of keys must be, and whose device that is: `name`, for
+    messages."""
 
     def __init__(self, name, device):
         self.name, self.device = name, device

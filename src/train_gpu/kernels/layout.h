@@ -5,10 +5,10 @@
 //   group   tables whose rows have one width and one optimizer. Their rows are in one arena,
 //           [vector | state] with a stride of whole lines, and have a record of 32 bytes each.
 //
-// A key's buckets are HomeBucket, SecondBucket and those after the second. It is in the first of
-// them that had room when it came. An entry is freed by marking its key as erased, never as empty,
-// so that a bucket that was full counts as full until the index is built anew: a search ends at the
-// first bucket with an empty slot.
+// A key's buckets are HomeBucket, SecondBucket and those after the second. The key is in the first
+// of them that had an empty slot when it was inserted. Erasing a key marks its slot as erased,
+// never as empty, and only moving the index to new memory (MoveIndex) drops such slots. So a search
+// for a key ends at the first bucket with an empty slot.
 #pragma once
 
 #include <cuda_runtime_api.h>
