@@ -4,11 +4,11 @@
 #
 #   tools/gpu_pack.sh BUILD_DIR DEST     as in: tools/gpu_pack.sh build/cuda build/gpu_pack
 #   tools/gpu_pack.sh BUILD_DIR DEST PROGRAM...     these alone: bin/hps tests/network_gpu_test
-#   tools/gpu_pack.sh BUILD_DIR DEST --package WHEEL PYTHON PROGRAM...     also the Python package
+#   tools/gpu_pack.sh BUILD_DIR DEST --package WHEEL PYTHON [PROGRAM...]     also the Python package
 #
 # WHEEL is what `make wheel-gpu` made, PYTHON the version of the other machine's, as in 3.12, which
 # needs PyTorch and NumPy. The pack then has the tests and the example of training, and those
-# packages of the wheel's that PyTorch does not bring.
+# packages of the wheel's that PyTorch does not bring; without PROGRAM, training's programs alone.
 #
 # With dense networks the pack also has the parts of OpenVINO that are loaded when a network is
 # compiled, and tests/server/dense_gpu_test.py (HPS_COMMAND=DEST/bin/hps; needs Python and NumPy).
@@ -35,7 +35,9 @@ fi
 rm -rf "$dest"
 mkdir -p "$dest/bin" "$dest/tests" "$dest/lib"
 programs=("$@")
-if ((${#programs[@]} == 0)); then
+if ((${#programs[@]} == 0 && ${#package[@]} > 0)); then
+  programs=(bin/hps tests/train_gpu_test tests/train_host_and_device_test)
+elif ((${#programs[@]} == 0)); then
   programs=(bin/hps bin/hps-bench bin/hps_demo tests/hps_with_device_faults)
   while read -r name; do programs+=("tests/$name"); done <"$build/gpu_tests.txt"
 fi
