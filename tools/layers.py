@@ -97,7 +97,8 @@ MAY_INCLUDE_HEADER = {"cli": {"import/generate.h", "import/hugectr_config.h",
                       "node": {"inference/network_check.h"},
                       "python": {"base/mutex.h", "import/generate.h",
                                  "network/cpu/openvino_network.h",
-                                 "inference/network_check.h", "types/update_start.h"}}
+                                 "inference/network_check.h", "types/elements.h",
+                                 "types/update_start.h"}}
 # As above, for tests and fuzz targets only.
 TESTS_MAY_INCLUDE_HEADER = {"inference": {"node/open_store.h", "node/test_store_files.h",
                                           "tier/device_cache_factory.h"},

@@ -20,8 +20,10 @@ struct TableUpdate {
   std::span<const Key> keys;
   std::span<const std::byte> rows{};  // [n, dim] packed, little-endian; empty for a delete
   uint32_t dim = 0;                   // must be the table's; ignored for a delete
-  Dtype dtype = Dtype::kFloat32;      // as dim
-  bool is_delete = false;             // removes the keys instead
+  // The table's; or float32, which becomes the nearest values of the table's. A finite value that
+  // would become infinite is INVALID_ARGUMENT, and nothing changes.
+  Dtype dtype = Dtype::kFloat32;
+  bool is_delete = false;  // removes the keys instead
 };
 
 }  // namespace hps

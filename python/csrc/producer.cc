@@ -13,6 +13,7 @@
 #include "python/csrc/bindings.h"
 #include "python/csrc/errors.h"
 #include "python/csrc/gil.h"
+#include "types/elements.h"
 
 namespace hps::python {
 namespace {
@@ -55,11 +56,22 @@ void Publish(const OpenProducer& open, nb::handle keys, nb::handle rows, double 
   const std::span<const Key> key_span = ReadKeys(keys, {"keys"}, widened, key_array);
   RowArray read;
   Array row_array;
+  std::vector<std::byte> converted;
   if (!rows.is_none()) {
     row_array = ReadArray(rows, {"rows"}, false);
     read = ReadRows(row_array, key_span.size());
-    if (read.dim != open.spec.dim || read.dtype != open.spec.dtype)
+    const bool is_other = read.dtype != open.spec.dtype;
+    if (read.dim != open.spec.dim || (is_other && read.dtype != Dtype::kFloat32))
       RaiseInvalid("rows: another dim or dtype than the producer's");
+    if (is_other) {
+      absl::StatusOr<std::vector<std::byte>> found;
+      {
+        const ReleasedGil released;
+        found = ConvertChangedRows(read.bytes, open.spec.dtype);
+      }
+      converted = ValueOrRaise(std::move(found));
+      read.bytes = converted;
+    }
   }
   absl::Status status;
   {

@@ -46,7 +46,8 @@ class Producer:
             self.close()
 
     def upsert(self, keys: Any, rows: Any, *, timeout: float = 30.0) -> None:
-        """Publishes rows [n, dim], in the table's type, of the keys [n].
+        """Publishes rows [n, dim] of the keys [n], in the table's type, or in float32, which
+        becomes its nearest values (those beyond it are an InvalidArgumentError).
 
         timeout: longest wait in seconds, if too many rows are not delivered yet; then
             DeadlineExceededError. Ctrl-C does not end this wait.

@@ -169,8 +169,9 @@ class Store:
         """Changes rows now, as one atomic write. When it returns, the rows are on the disk, and all
         later lookups see them.
 
-        rows: [n, dim] in the table's type, or float64 for float32; at most 16 MiB. If a key occurs
-            twice, its last row counts.
+        rows: [n, dim] in the table's type, or float32, which becomes the nearest values (those
+            beyond the type are an InvalidArgumentError); float64 becomes float32 first. At most
+            16 MiB. If a key occurs twice, its last row counts.
         timeout: longest wait in seconds until the change can begin. Ctrl-C does not end it.
         Raises: InvalidArgumentError, NotFoundError, FailedPreconditionError (the store is open
         read-only, or the table has an import id or takes its changes from an update stream),

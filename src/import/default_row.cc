@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
-#include "import/formats/elements.h"
 #include "import/formats/npy_table.h"
+#include "types/elements.h"
 
 namespace hps {
 namespace {

@@ -9,9 +9,9 @@
 #include <random>
 
 #include "import/export.h"
-#include "import/formats/elements.h"
 #include "import/formats/test_files.h"
 #include "import/test_import_store.h"
+#include "types/elements.h"
 
 namespace hps {
 namespace {

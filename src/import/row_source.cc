@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "base/macros.h"
-#include "import/formats/elements.h"
 #include "import/formats/npy_files.h"
 #include "import/import_plan.h"
+#include "types/elements.h"
 
 namespace hps {
 

@@ -21,12 +21,12 @@
 #include "base/executor.h"
 #include "hps/table_spec.h"
 #include "hps/transfer.h"
-#include "import/formats/elements.h"
 #include "import/formats/table_reader.h"
 #include "import/memory_budget.h"
 #include "import/row_merge.h"
 #include "import/sorted_run.h"
 #include "tier/durable_tier.h"
+#include "types/elements.h"
 
 namespace hps {
 

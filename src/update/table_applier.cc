@@ -6,6 +6,7 @@
 #include "base/fault_point.h"
 #include "base/macros.h"
 #include "base/public_message.h"
+#include "types/elements.h"
 
 namespace hps {
 namespace {
@@ -16,7 +17,7 @@ absl::Status CheckShape(const TableSpec& spec, const TableApplier::DirectChange&
     if (change.rows.empty()) return absl::OkStatus();
     return Public(absl::InvalidArgumentError(about + "a delete takes keys only, no rows"));
   }
-  if (change.dtype != spec.dtype) {
+  if (change.dtype != spec.dtype && change.dtype != Dtype::kFloat32) {
     return Public(absl::InvalidArgumentError(
         absl::StrCat(about, "the rows are ", std::string(DtypeName(change.dtype)),
                      ", the table has ", std::string(DtypeName(spec.dtype)))));
@@ -25,12 +26,27 @@ absl::Status CheckShape(const TableSpec& spec, const TableApplier::DirectChange&
     return Public(absl::InvalidArgumentError(
         absl::StrCat(about, "the rows have dim ", change.dim, ", the table has dim ", spec.dim)));
   }
-  if (change.rows.size() != change.keys.size() * spec.row_bytes()) {
-    return Public(absl::InvalidArgumentError(absl::StrCat(
-        about, change.keys.size(), " keys need ", change.keys.size() * spec.row_bytes(),
-        " bytes of rows, found ", change.rows.size())));
+  const size_t bytes = change.keys.size() * change.dim * ElementBytes(change.dtype);
+  if (change.rows.size() != bytes) {
+    return Public(
+        absl::InvalidArgumentError(absl::StrCat(about, change.keys.size(), " keys need ", bytes,
+                                                " bytes of rows, found ", change.rows.size())));
   }
   return absl::OkStatus();
+}
+
+// The rows in the table's type, in `converted` if they had another one.
+absl::StatusOr<std::span<const std::byte>> RowsFor(const TableSpec& spec,
+                                                   const TableApplier::DirectChange& change,
+                                                   std::vector<std::byte>* converted) {
+  if (change.is_delete || change.dtype == spec.dtype) return change.rows;
+  absl::StatusOr<std::vector<std::byte>> rows = ConvertChangedRows(change.rows, spec.dtype);
+  if (!rows.ok()) {
+    return Public(absl::InvalidArgumentError(
+        absl::StrCat("table '", spec.name, "': ", rows.status().message())));
+  }
+  *converted = *std::move(rows);
+  return *converted;
 }
 
 absl::Status OtherSource(const std::string& table, std::string_view has, std::string_view refused) {
@@ -57,6 +73,9 @@ absl::Status TableApplier::ApplyDirect(const DirectChange& change, Deadline dead
   if (source_.kind == Source::Kind::kStream)
     return OtherSource(table_, "the update stream", "a direct change");
   if (change.keys.empty()) return absl::OkStatus();
+  std::vector<std::byte> converted;
+  HPS_ASSIGN_OR_RETURN(const std::span<const std::byte> rows,
+                       RowsFor(l3.spec(), change, &converted));
   // A failed change may be visible in level 3, so its version is not used again.
   const uint64_t number = source_.next_direct++;
   const StreamPosition position = {.generation = kDirectGeneration, .offset = number + 1};
@@ -69,7 +88,7 @@ absl::Status TableApplier::ApplyDirect(const DirectChange& change, Deadline dead
   } else {
     const size_t row_bytes = l3.spec().row_bytes();
     write.upserts = {.keys = change.keys,
-                     .rows = {.data = const_cast<std::byte*>(change.rows.data()),  // not written
+                     .rows = {.data = const_cast<std::byte*>(rows.data()),  // not written
                               .row_count = change.keys.size(),
                               .row_bytes = row_bytes,
                               .stride_bytes = row_bytes},

@@ -64,7 +64,7 @@ class TableApplier {
   // counts.
   struct DirectChange {
     uint32_t dim = 0;
-    Dtype dtype = Dtype::kFloat32;
+    Dtype dtype = Dtype::kFloat32;  // float32 becomes the nearest values of the table's type
     std::span<const Key> keys;
     std::span<const std::byte> rows;  // [n, dim], packed; empty for a delete
     bool is_delete = false;
@@ -72,11 +72,11 @@ class TableApplier {
   // Applies a change that comes from a caller, not from a stream. Its version is the next one of a
   // counter in level 3. When it returns, every lookup that begins later sees the change; level 1
   // is refreshed for it, or bypassed. The change is not yet synced to the disk.
-  // Errors: NOT_FOUND (no such table), INVALID_ARGUMENT (dim, dtype or bytes), FAILED_PRECONDITION
-  // (the table takes its changes from a stream or has an import id, or the store is read-only),
-  // UNAVAILABLE (the model is being loaded, `deadline` has passed), RESOURCE_EXHAUSTED (the disk is
-  // full). After an error of level 3 lookups may see the change until the process ends, or not; the
-  // caller repeats it.
+  // Errors: NOT_FOUND (no such table), INVALID_ARGUMENT (dim, dtype, bytes, values beyond the
+  // type), FAILED_PRECONDITION (the table takes its changes from a stream or has an import id, or
+  // the store is read-only), UNAVAILABLE (the model is being loaded, `deadline` has passed),
+  // RESOURCE_EXHAUSTED (the disk is full). After an error of level 3 lookups may see the change
+  // until the process ends, or not; the caller repeats it.
   absl::Status ApplyDirect(const DirectChange& change, Deadline deadline);
 
   // Records of a stream for one incarnation of the table: `write.upserts` have versions, and

@@ -8,6 +8,7 @@
 #include <random>
 #include <string>
 
+#include "base/public_message.h"
 #include "update/test_applier.h"
 
 namespace hps {
@@ -69,6 +70,41 @@ TEST_F(TableApplierTest, RefusesWhatIsNoChangeOfTheTable) {
   EXPECT_TRUE(Upsert({7}, std::numeric_limits<float>::infinity()).ok());
   TableApplier other("m/other", world_.registry, world_.store);
   EXPECT_EQ(World::Upsert(other, {1}, 1).code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(TableApplierTest, Float32BecomesTheNearestValuesOfATableOf16Bits) {
+  OneTableStore store(TableSpec{.name = "m/t", .dim = World::kDim, .dtype = Dtype::kBfloat16});
+  TableApplier applier("m/t", world_.registry, store);
+  const auto bits_of = [&store](Key key) {
+    uint32_t bits = 0;
+    FetchOutcome outcome = FetchOutcome::kMiss;
+    const HostRows row = {std::as_writable_bytes(std::span(&bits, 1)).data(), 1, 4, 4};
+    EXPECT_TRUE(
+        (*store.OpenTable("m/t"))
+            ->Fetch({.keys = {&key, 1}, .rows = row, .outcomes = {&outcome, 1}}, kNoDeadline)
+            .ok());
+    return outcome == FetchOutcome::kHit ? bits : 0;
+  };
+  ASSERT_TRUE(World::Upsert(applier, {1, 2}, 1.004F).ok());
+  for (const Key key : {1, 2}) EXPECT_EQ(bits_of(key), 0x3f813f81U);
+  ASSERT_TRUE(World::Upsert(applier, {1}, -std::numeric_limits<float>::infinity()).ok());
+  EXPECT_EQ(bits_of(1), 0xff80ff80U) << "as given";
+  const absl::Status large = World::Upsert(applier, {2}, std::numeric_limits<float>::max());
+  EXPECT_EQ(large.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(IsPublic(large));
+  EXPECT_EQ(large.message(), "table 'm/t': 2 elements of the rows are too large for bfloat16");
+  EXPECT_EQ(bits_of(2), 0x3f813f81U);
+  const std::vector<Key> keys = {2};
+  const std::vector<std::byte> packed(2 * sizeof(uint16_t));
+  for (const Dtype dtype : {Dtype::kFloat32, Dtype::kFloat16}) {
+    EXPECT_EQ(applier
+                  .ApplyDirect({.dim = World::kDim, .dtype = dtype, .keys = keys, .rows = packed},
+                               World::Soon())
+                  .code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  ASSERT_TRUE(World::Delete(applier, {2}).ok());
+  EXPECT_EQ(bits_of(2), 0U);
 }
 
 // The first change decides; a restart does not change that, an import does.

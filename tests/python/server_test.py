@@ -182,6 +182,36 @@ class ProducerTest(support.StoreTestCase):
         with self.assertRaises(hps.NotFoundError):
             hps.Producer(brokers.bootstrap, "ctr/nothing", 8)
 
+    def test_float32_rows_become_those_of_the_producer(self) -> None:
+        brokers = kafka.Brokers()
+        self.addCleanup(brokers.close)
+        keys, rows = np.arange(100), self.random.normal(size=(100, 8)).astype(np.float32)
+        short = {"float16": rows.astype(np.float16),
+                 "bfloat16": ((rows.view(np.uint32) + 0x7fff + (rows.view(np.uint32) >> 16 & 1))
+                              >> 16).astype(np.uint16)}
+        config = self.directory / "hps.toml"
+        config.write_text('[server]\nhttp = "127.0.0.1:0"\ngrpc = ""\nmetrics = ""\n'
+                          f'[update]\nbrokers = ["{brokers.bootstrap}"]\n')
+        for dtype in short:
+            brokers.create_topic(f"hps_et.ctr.{dtype}", 1)
+            hps.import_table(self.path, f"ctr/{dtype}", keys, np.zeros_like(rows), dtype=dtype)
+            with hps.Producer(brokers.bootstrap, f"ctr/{dtype}", 8, dtype=dtype) as producer:
+                with self.assertRaisesRegex(hps.InvalidArgumentError,
+                                            f"8 elements of the rows .* large for {dtype}"):
+                    producer.upsert(keys[:1], np.full((1, 8), np.finfo(np.float32).max))
+                producer.upsert(keys, rows)
+        with hps.serve(self.path, config=config) as server:
+            server.wait_until_ready()
+            client = hps.Client(server.url)
+            for dtype in short:
+                await_true(lambda dtype=dtype: client.lookup("ctr", dtype, keys[-1:]).any(),
+                           "rows of the stream")
+            client.close()
+        with support.open_patiently(self.path, mode="r") as store:
+            for dtype, expected in short.items():
+                found_keys, found = store.export(f"ctr/{dtype}")
+                np.testing.assert_array_equal(found[np.argsort(found_keys)], expected)
+
 
 if __name__ == "__main__":
     unittest.main()

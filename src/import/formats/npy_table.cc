@@ -7,8 +7,8 @@
 #include "base/macros.h"
 #include "hps/table_spec.h"
 #include "import/formats/array_reader.h"
-#include "import/formats/elements.h"
 #include "import/formats/npy.h"
+#include "types/elements.h"
 
 namespace hps {
 namespace {

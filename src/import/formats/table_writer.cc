@@ -13,9 +13,9 @@
 #include "base/bytes.h"
 #include "base/file.h"
 #include "base/macros.h"
-#include "import/formats/elements.h"
 #include "import/formats/hugectr.h"
 #include "import/formats/npy.h"
+#include "types/elements.h"
 
 namespace hps {
 namespace {

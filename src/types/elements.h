@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "hps/types.h"
 
 namespace hps {
@@ -37,5 +39,10 @@ constexpr bool CanConvert(Dtype from, Dtype to) {
 // and does not overlap `in`.
 ElementCounts ConvertElements(Dtype from, std::span<const std::byte> in, Dtype to,
                               std::span<std::byte> out);
+
+// Changed rows of float32 as those of a table of `to`. Error: INVALID_ARGUMENT (finite elements
+// that would become infinite).
+absl::StatusOr<std::vector<std::byte>> ConvertChangedRows(std::span<const std::byte> rows,
+                                                          Dtype to);
 
 }  // namespace hps

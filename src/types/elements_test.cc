@@ -1,4 +1,4 @@
-#include "import/formats/elements.h"
+#include "types/elements.h"
 
 #include <gtest/gtest.h>
 
@@ -99,6 +99,20 @@ TEST(ElementsTest, CountsWhatIsNotFiniteAndWhatOverflows) {
   EXPECT_EQ(bfloat.non_finite, 3U);
   EXPECT_EQ(bfloat.overflowed, 0U);
   EXPECT_EQ(CountElements(Dtype::kBfloat16, halves).non_finite, 3U);
+}
+
+TEST(ElementsTest, ChangedRowsKeepWhatIsNotFiniteButDoNotBecomeInfinite) {
+  const std::vector<float> values = {1, 0.1F, kInfinity, std::nanf("")};
+  const auto rows = std::as_bytes(std::span(values));
+  const auto halves = ConvertChangedRows(rows, Dtype::kFloat16);
+  ASSERT_TRUE(halves.ok());
+  ASSERT_EQ(halves->size(), 8U);
+  for (size_t i = 0; i < values.size(); ++i)
+    EXPECT_EQ(LoadLittleEndian<uint16_t>(halves->data() + 2 * i), FloatToHalf(values[i]));
+  const std::vector<float> large = {1e6F, 65519, -65520};
+  EXPECT_EQ(ConvertChangedRows(std::as_bytes(std::span(large)), Dtype::kFloat16).status().message(),
+            "2 elements of the rows are too large for float16");
+  EXPECT_TRUE(ConvertChangedRows(std::as_bytes(std::span(large)), Dtype::kBfloat16).ok());
 }
 
 TEST(ElementsTest, ConvertsEveryAllowedPair) {

@@ -1,9 +1,11 @@
-#include "import/formats/elements.h"
+#include "types/elements.h"
 
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/macros.h"
 #include "types/row_convert.h"
@@ -96,6 +98,17 @@ ElementCounts ConvertElements(Dtype from, std::span<const std::byte> in, Dtype t
     ConvertToFloat32(from, in.data(), in.size() / ElementBytes(from), out.data());
   }
   return CountElements(from, in);
+}
+
+absl::StatusOr<std::vector<std::byte>> ConvertChangedRows(std::span<const std::byte> rows,
+                                                          Dtype to) {
+  std::vector<std::byte> converted(rows.size() / sizeof(float) * ElementBytes(to));
+  const ElementCounts counts = ConvertElements(Dtype::kFloat32, rows, to, converted);
+  if (counts.overflowed == 0) return converted;
+  return absl::InvalidArgumentError(
+      absl::StrCat(counts.overflowed,
+                   counts.overflowed == 1 ? " element of the rows is" : " elements of the rows are",
+                   " too large for ", std::string(DtypeName(to))));
 }
 
 }  // namespace hps
