@@ -26,6 +26,7 @@ import torch.distributed as dist
 import hps.train as ht
 from hps.bench import _train_device
 from hps.bench._fbgemm import fbgemm_tables
+from hps.bench._train_cases import chosen
 
 TABLES, DIM, BATCH, KEYS, ALPHA = 26, 32, 4096, 1_000_000, 1.05
 BATCHES, ROUNDS, STEPS = 16, 7, 8
@@ -118,10 +119,10 @@ CASES = [Case("SGD", ht.SGD, lambda rows: torch.optim.SGD(rows, lr=0.01), "EXACT
          Case("row-wise AdaGrad", ht.RowwiseAdagrad, None, "EXACT_ROWWISE_ADAGRAD", ">= 2")]
 
 
-def one_rank(show) -> list[dict]:
+def one_rank(show, cases: list[Case]) -> list[dict]:
     batches, results = make_batches(), []
     gradients = [torch.rand(BATCH, DIM) for _ in range(TABLES)]
-    for case in CASES:
+    for case in cases:
         peers = {"hps": HpsPeer(case.own())}
         if case.torch:
             peers["torch"] = TorchPeer(case.torch)
@@ -266,20 +267,42 @@ def machine() -> dict:
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}
 
 
-def run(quiet: bool, device: str = "cpu") -> dict:
+DEVICES = ["cpu", "cuda"]
+RANKS = "ranks"
+
+
+def names(device: str) -> list[str]:
+    """Of the parts that can be measured alone."""
+    return [case.name for case in CASES] + [RANKS] if device == "cpu" else _train_device.NAMES
+
+
+def line_of(found: dict) -> str:
+    """What is printed of a result."""
+    start = f"{found['name']:75}"
+    if "skipped" in found:
+        return f"{start} not measured: {found['skipped']}"
+    divisor, unit = (1e6, "M ") if found["figure"] >= 1e6 else (1, "")
+    text = f"{start} {found['figure'] / divisor:8.2f} {unit}{found['unit']}"
+    if "bound" in found:
+        text += f", bound {found['bound'] / divisor:8.2f}, ratio {found['ratio']:.2f}"
+    return f"{text} (target {found['target']})"
+
+
+def run(quiet: bool, device: str = "cpu", only: list[str] | None = None) -> dict:
+    """`only`: names of parts; see `chosen`."""
     torch.set_num_threads(1)
 
     def show(found: dict) -> dict:
         if not quiet:
-            print(f"{found['name']:60} {found['figure'] / 1e6:8.2f} M {found['unit']}, "
-                  f"peer {found['bound'] / 1e6:8.2f}, ratio {found['ratio']:.2f} "
-                  f"(target {found['target']})", flush=True)
+            print(line_of(found), flush=True)
         return found
 
-    found = machine()
+    found, parts = machine(), chosen(names(device), only)
     if device == "cpu":
-        results = one_rank(show) + ranks(show)
+        results = one_rank(show, [case for case in CASES if case.name in parts])
+        if RANKS in parts:
+            results += ranks(show)
     else:
         found["gpu"] = torch.cuda.get_device_name()
-        results = _train_device.run(show)
+        results = _train_device.run(show, parts)
     return {"scenario": "train", "machine": found, "results": results}
