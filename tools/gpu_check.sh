@@ -173,7 +173,10 @@ write_summary() {
 with_package() {
   env PYTHONPATH="$build/package:$build/tests/python" LD_LIBRARY_PATH="$build/lib" "$@"
 }
-check_training_in_python() { with_package python3 -m unittest -v train_device_test; }
+check_training_in_python() {
+  with_package python3 -m unittest -v train_device_test train_device_precision_test \
+    train_autocast_test
+}
 check_training_demo() {
   with_package python3 "$build/examples/train/demo_train.py" "$build/bin/hps" --device cuda
 }

@@ -79,7 +79,7 @@ if ((${#package[@]} > 0)); then
   rm -f "$dest"/package/hps/_openvino.so "$dest"/package/hps/_tensorflow_operator.so
   extensions=("$dest"/package/hps/*.so "$dest"/package/hps/_check_network)
   strip --strip-unneeded "${extensions[@]}"
-  cp "$root"/tests/python/train_device_test.py "$dest/tests/python/"
+  cp "$root"/tests/python/train_{device,device_precision,autocast}_test.py "$dest/tests/python/"
   cp -r "$root/examples/train" "$root/examples/running_server.py" "$dest/examples/"
 fi
 for library in "${loaded[@]}"; do

@@ -58,33 +58,22 @@ SetBatch BatchOf(Batch& batch, const Step& step) {
           .is_weighted = is_weighted};
 }
 
-// Of each feature: (address, float32 values from one row to the next). One place: the rows of the
-// other features are beside those of the first.
+// Of each feature: (address, elements from one row to the next). One place: the rows of the other
+// features are beside those of the first.
 using Places = std::vector<std::pair<uintptr_t, size_t>>;
 
-// `At` is FeatureOutput or FeatureGradient, with pointers to `Value`.
-template <typename At, typename Value, typename Step>
-std::vector<At> RowsAt(const Places& places, const Step& step) {
-  std::vector<At> found;
-  found.reserve(step.features().size());
-  for (const auto& [address, stride] : places)
-    found.push_back({reinterpret_cast<Value*>(address), stride});
-  for (size_t i = places.size(); i < step.features().size(); ++i) {
-    At beside = found.back();
-    if (beside.rows != nullptr) beside.rows += step.dim(i - 1);
-    found.push_back(beside);
+// Calls take(address, stride) for each feature.
+template <typename Step, typename Take>
+void ForPlaces(const Places& places, const Step& step, size_t element_bytes, const Take& take) {
+  uintptr_t address = 0;
+  size_t stride = 0;
+  for (size_t i = 0; i < step.features().size(); ++i) {
+    if (i < places.size())
+      std::tie(address, stride) = places[i];
+    else if (address != 0)
+      address += step.dim(i - 1) * element_bytes;
+    take(address, stride);
   }
-  return found;
-}
-
-template <typename Step>
-std::vector<FeatureOutput> OutputsAt(const Places& places, const Step& step) {
-  return RowsAt<FeatureOutput, float>(places, step);
-}
-
-template <typename Step>
-std::vector<FeatureGradient> GradientsAt(const Places& places, const Step& step) {
-  return RowsAt<FeatureGradient, const float>(places, step);
 }
 
 inline std::vector<UpdateFactors> FactorsOf(const std::vector<float>& learning_rates, float scale) {

@@ -87,16 +87,33 @@ size_t ForwardBytes(BoundStep& step, Batch batch, int mode) {
   return ValueOrRaise(std::move(bytes));
 }
 
+// Places of outputs or gradients, and the number of their Dtype.
+using TypedPlaces = std::pair<Places, int>;
+
+// `At`: DeviceOutput or DeviceGradient, with pointers to `Byte`.
+template <typename At, typename Byte>
+std::vector<At> RowsAt(const TypedPlaces& rows, const BoundStep& step) {
+  std::vector<At> found;
+  found.reserve(step.features().size());
+  const size_t bytes = ElementBytes(static_cast<Dtype>(rows.second));
+  ForPlaces(rows.first, step, bytes, [&](uintptr_t address, size_t stride) {
+    found.push_back({reinterpret_cast<Byte*>(address), stride * bytes});
+  });
+  return found;
+}
+
 // Without outputs, the step gets ready to be updated, and looks nothing up.
-void Forward(BoundStep& step, Batch batch, int mode, const Places& outputs,
+void Forward(BoundStep& step, Batch batch, int mode, const TypedPlaces& outputs,
              const StepMemory& place) {
   absl::Status status;
   {
     const ReleasedGil release;
     status = step.step().Prepare(BatchOf(batch, step), static_cast<StepMode>(mode), MemoryOf(place),
                                  StreamOf(place));
-    if (status.ok() && !outputs.empty())
-      status = step.step().Gather(OutputsAt(outputs, step), StreamOf(place));
+    if (status.ok() && !outputs.first.empty()) {
+      status = step.step().Gather(RowsAt<DeviceOutput, std::byte>(outputs, step),
+                                  static_cast<Dtype>(outputs.second), StreamOf(place));
+    }
   }
   RaiseIfError(status);
 }
@@ -107,7 +124,7 @@ size_t UpdateBytes(BoundStep& step) {
 }
 
 // `factors`: the learning rates of the tables, and the scale of all gradients.
-void Update(BoundStep& step, const Places& gradients,
+void Update(BoundStep& step, const TypedPlaces& gradients,
             const std::pair<std::vector<float>, float>& factors, uintptr_t verdict,
             const StepMemory& place) {
   const auto& [learning_rates, scale] = factors;
@@ -115,8 +132,9 @@ void Update(BoundStep& step, const Places& gradients,
   absl::Status status;
   {
     const ReleasedGil release;
-    status =
-        step.step().Reduce(GradientsAt(gradients, step), scale, MemoryOf(place), StreamOf(place));
+    const auto rows = RowsAt<DeviceGradient, const std::byte>(gradients, step);
+    status = step.step().Reduce({.features = rows, .dtype = static_cast<Dtype>(gradients.second)},
+                                scale, MemoryOf(place), StreamOf(place));
     if (status.ok()) {
       status = step.step().Apply(of_tables, reinterpret_cast<float*>(verdict), StreamOf(place));
     }

@@ -50,6 +50,7 @@ ShardOptions OptionsOf(const nb::dict& d) {
   ShardOptions options;
   options.name = nb::cast<std::string>(d["name"]);
   options.dim = nb::cast<uint32_t>(d["dim"]);
+  options.dtype = static_cast<Dtype>(nb::cast<int>(d["dtype"]));
   options.optimizer = OptimizerOf(nb::cast<nb::dict>(d["optimizer"]));
   options.initializer = InitializerOf(nb::cast<nb::dict>(d["initializer"]));
   options.admit_after = nb::cast<uint32_t>(d["admit_after"]);

@@ -20,6 +20,11 @@ absl::Status ValidateShardOptions(const ShardOptions& options) {
                                                    ": dim must be 1 to ", kDimMax / sizeof(float),
                                                    ", not ", options.dim));
   }
+  if (DtypeName(options.dtype) == "unknown") {
+    return absl::InvalidArgumentError(absl::StrCat("embedding table ", options.name,
+                                                   ": no type of elements has the number ",
+                                                   static_cast<int>(options.dtype)));
+  }
   if (options.admit_after == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("embedding table ", options.name, ": admit_after must be at least 1"));

@@ -20,6 +20,8 @@ namespace hps {
 struct ShardOptions {
   std::string name;  // for messages
   uint32_t dim = 0;
+  // Of the elements of the vectors; states are float32. See train/row_rounding.h.
+  Dtype dtype = Dtype::kFloat32;
   SparseOptimizer optimizer{};
   Initializer initializer{};
   // Steps that must have a key before it gets a row. One step counts a key once.
@@ -31,8 +33,8 @@ struct ShardOptions {
   uint64_t rows_max = 0;
 };
 
-// Errors: INVALID_ARGUMENT: no name, a dim of 0 or above kDimMax / 4, those of its parts, an
-// admit_after of 0.
+// Errors: INVALID_ARGUMENT: no name, a dim of 0 or above kDimMax / 4, no type of elements, those of
+// its parts, an admit_after of 0.
 absl::Status ValidateShardOptions(const ShardOptions& options);
 
 // Whether these can be rows of such a table. Errors: INVALID_ARGUMENT: sizes that do not fit.
@@ -61,10 +63,10 @@ class TableRows {
   // All rows. Errors: RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<ShardRows> ReadRows(bool with_state) = 0;
 
-  // Inserts rows, or replaces them. Without state, a row that exists keeps its own, and
-  // a new one gets that of a new row. Rows with state may
-  // have been published elsewhere: a delta names them when they are erased. The numbers of the
-  // table's steps and updates become those of the rows if these are larger.
+  // Inserts rows, or replaces them. Values are rounded to the table's type. Without state, a row
+  // that exists keeps its own, and a new one gets that of a new row. Rows with state may have been
+  // published elsewhere: a delta names them when they are erased. The numbers of the table's steps
+  // and updates become those of the rows if these are larger.
   // Errors: INVALID_ARGUMENT (sizes), RESOURCE_EXHAUSTED.
   virtual absl::Status WriteRows(const ShardRows& rows) = 0;
 

@@ -3,7 +3,7 @@
 //
 //   step = set->NewStep(tables, features);                   // reused for every step
 //   status = step->Prepare(batch, mode, memory, stream);     // keys -> rows, and their order
-//   status = step->Gather(outputs, stream);                  // rows -> outputs
+//   status = step->Gather(outputs, dtype, stream);           // rows -> outputs
 //   status = step->Reduce(gradients, scale, memory, stream); // gradients -> a sum for each row
 //   status = step->Apply(factors, verdict, stream);          // sums -> rows and states
 //
@@ -39,6 +39,22 @@ struct DeviceStream {
   void* handle = nullptr;
 };
 
+// The rows of a feature's output in device memory.
+struct DeviceOutput {
+  std::byte* rows = nullptr;  // [output rows, dim]; null: they are not wanted
+  size_t stride_bytes = 0;    // from one row to the next
+};
+
+// The gradients of a feature's output; null: the loss does not depend on it.
+struct DeviceGradient {
+  const std::byte* rows = nullptr;  // [output rows, dim]
+  size_t stride_bytes = 0;
+};
+struct DeviceGradients {
+  std::span<const DeviceGradient> features;
+  Dtype dtype = Dtype::kFloat32;
+};
+
 // Python gives the number.
 enum class StepMode {
   kEvaluate,  // changes nothing; a key without a row has zeros
@@ -67,22 +83,24 @@ class TableStep {
   virtual absl::Status Prepare(const SetBatch& batch, StepMode mode, std::span<std::byte> memory,
                                DeviceStream stream) = 0;
 
+  // Pools rows in float32, and writes the result as `dtype`, rounded to the nearest value.
   // Must be called after a Prepare with kTrain, before its memory is freed: Prepare sorts in a
   // stream of its own, and Gather makes `stream` wait for it.
-  virtual absl::Status Gather(std::span<const FeatureOutput> outputs, DeviceStream stream) = 0;
+  virtual absl::Status Gather(std::span<const DeviceOutput> outputs, Dtype dtype,
+                              DeviceStream stream) = 0;
 
   // Bytes of device memory that Reduce needs, at most.
   virtual size_t ReduceBytes() const = 0;
 
   // REQUIRES, also of Apply: the mode was not kEvaluate. `memory` is used until the work of Apply
-  // has been done. `scale`: that of the update.
-  virtual absl::Status Reduce(std::span<const FeatureGradient> gradients, float scale,
+  // has been done. `scale`: that of the update. The sums are float32.
+  virtual absl::Status Reduce(const DeviceGradients& gradients, float scale,
                               std::span<std::byte> memory, DeviceStream stream) = 0;
 
   // Updates the rows, unless a sum is NaN, infinite or too large (train/gradient_bound.h): then no
-  // row of any table changes. `factors`: [tables of the step]; a table whose
-  // gradients were all null is not updated. `verdict`: device memory, becomes 0, or infinite if the
-  // rows were left as they are.
+  // row of any table changes. `factors`: [tables of the step]; their scale is that of Reduce, and
+  // is not read again. A table whose gradients were all null is not updated. `verdict`: device
+  // memory, becomes infinite if the rows were left as they are.
   virtual absl::Status Apply(std::span<const UpdateFactors> factors, float* verdict,
                              DeviceStream stream) = 0;
 };

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
 #include "base/out_of_memory.h"
+#include "train/row_rounding.h"
 
 namespace hps {
 namespace {
@@ -206,6 +207,7 @@ uint32_t HostShard::InsertRow(Key key) {
   row->changed = change_;
   float* const values = ValuesOf(row);
   InitializeRow(options_.initializer, key, {values, options_.dim});
+  RoundToNearest(options_.dtype, {values, options_.dim});
   InitializeState(options_.optimizer, options_.dim,
                   {values + options_.dim, width() - options_.dim});
   return slot;
@@ -306,7 +308,16 @@ absl::Status HostShard::Backward(StepIndex& step, std::span<const GradientPiece>
                    .optimizer = &options_.optimizer,
                    .corrections = &corrections_,
                    .sum = sum_.data()});
+  if (options_.dtype != Dtype::kFloat32) RoundLiveRows();
   return absl::OkStatus();
+}
+
+void HostShard::RoundLiveRows() {
+  for (RowHeader* const row : live_rows_) {
+    if (row == nullptr) continue;
+    RoundAtRandom(options_.dtype, RoundingState(row->key, options_.initializer.seed), row->updates,
+                  {ValuesOf(row), options_.dim});
+  }
 }
 
 ShardStatistics HostShard::Statistics() const {

@@ -3,6 +3,7 @@
 // Forward finds all keys in the index first and then the rows, so that the cache misses of many
 // keys overlap. A key is found to be a duplicate by its row, which remembers the last step that had
 // it: there is no second hash table. After warm-up a step without new keys allocates nothing.
+// Elements of 16 bits are float32 in memory, with values that the type has.
 #pragma once
 
 #include <cstddef>
@@ -71,6 +72,7 @@ class HostShard final : public EmbeddingShard {
   // The row of a key that the index may lack; null: it waits for admission.
   uint32_t AdmitRow(Key key);
   void FindLiveRows(const HostStep& step, uint32_t change);
+  void RoundLiveRows();
 
   bool IsExpired(const RowHeader& row) const {
     return options_.expire_after != 0 && step_ - row.last_seen > options_.expire_after;

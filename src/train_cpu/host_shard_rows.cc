@@ -6,6 +6,7 @@
 
 #include "base/macros.h"
 #include "base/out_of_memory.h"
+#include "train/row_rounding.h"
 #include "train_cpu/host_shard.h"
 
 namespace hps {
@@ -74,6 +75,7 @@ void HostShard::WriteRow(const ShardRows& rows, size_t i, bool with_state) {
   }
   const size_t count = with_state ? width() : options_.dim;
   std::copy_n(rows.values.begin() + static_cast<ptrdiff_t>(i * count), count, ValuesOf(row));
+  RoundToNearest(options_.dtype, {ValuesOf(row), options_.dim});
 }
 
 absl::Status HostShard::WriteRows(const ShardRows& rows) {

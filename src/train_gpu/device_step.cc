@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kAlignment = 256;
 constexpr size_t kKeysMax = (uint64_t{1} << 29) - 1;
-constexpr size_t kVectorFloats = 4;
+constexpr size_t kVectorElements = 4;
 
 cudaStream_t StreamOf(DeviceStream stream) { return static_cast<cudaStream_t>(stream.handle); }
 
@@ -48,6 +48,13 @@ absl::Status MemoryError(size_t got, size_t needed) {
       absl::StrCat("embedding tables: a step got ", got, " bytes of memory, but needs ", needed));
 }
 
+template <typename T>
+absl::Status WriteArray(T* to, std::span<const T> values, cudaStream_t stream) {
+  return CudaStatus(
+      WriteToDevice(static_cast<std::byte*>(static_cast<void*>(to)), AsBytes(values), stream),
+      "describing a step");
+}
+
 // Appends the bytes of arrays, which follow each other on the device as in Carver.
 class Description {
  public:
@@ -57,7 +64,7 @@ class Description {
     const std::span<const std::byte> added = AsBytes(std::span<const T>(values));
     bytes_.insert(bytes_.end(), added.begin(), added.end());
   }
-  std::span<const std::byte> bytes() const { return bytes_; }
+  std::vector<std::byte> bytes() && { return std::move(bytes_); }
 
  private:
   std::vector<std::byte> bytes_;
@@ -113,11 +120,14 @@ absl::Status DeviceStep::CheckBatch(const SetBatch& batch) const {
 }
 
 absl::StatusOr<size_t> DeviceStep::ScratchBytes(size_t key_count, StepMode mode) const {
-  size_t bytes = 0;
-  if (mode == StepMode::kEvaluate || key_count == 0) return bytes;
-  HPS_RETURN_IF_ERROR(CudaStatus(OrderScratchBytes(static_cast<uint32_t>(key_count), &bytes),
-                                 "asking for a sort's memory"));
-  return bytes;
+  if (mode == StepMode::kEvaluate || key_count == 0) return size_t{0};
+  if (scratch_.key_count != key_count) {
+    HPS_RETURN_IF_ERROR(
+        CudaStatus(OrderScratchBytes(static_cast<uint32_t>(key_count), &scratch_.bytes),
+                   "asking for a sort's memory"));
+    scratch_.key_count = key_count;
+  }
+  return scratch_.bytes;
 }
 
 size_t DeviceStep::LayOut(const SetBatch& batch, StepMode mode, size_t scratch_bytes,
@@ -125,14 +135,14 @@ size_t DeviceStep::LayOut(const SetBatch& batch, StepMode mode, size_t scratch_b
   const size_t keys = batch.keys.size();
   const size_t features = features_.size();
   Carver carver(memory);
-  // What WriteDescription writes comes first, in its order.
+  // What Describe describes comes first, in its order.
   view.features = carver.Take<FeatureView>(features);
   view.tables = carver.Take<StepTable>(tables_.size());
   view.groups = carver.Take<StepGroup>(groups_.size());
   view.starts = carver.Take<uint32_t>(features + 1);
   view.found.counts = carver.Take<StepCounts>(1);
   view.found.table_missing = carver.Take<uint32_t>(tables_.size());
-  view.outputs = carver.Take<FeatureRows>(features);
+  view.outputs.rows = carver.Take<FeatureRows>(features);
   view.found.rows = carver.Take<uint32_t>(keys);
   if (mode == StepMode::kTrain) {
     view.found.missing = carver.Take<uint32_t>(keys);
@@ -141,13 +151,10 @@ size_t DeviceStep::LayOut(const SetBatch& batch, StepMode mode, size_t scratch_b
   }
   if (mode == StepMode::kEvaluate) return carver.bytes();
   if (!batch.offsets.empty()) view.found.bags = carver.Take<uint32_t>(keys);
-  view.places.places = carver.Take<StepPlace>(keys);
-  view.places.begins = carver.Take<uint32_t>(keys + 1);
   view.order.firsts = carver.Take<uint32_t>(keys);
   view.order.positions = carver.Take<uint32_t>(keys);
   view.order.sorted_firsts = carver.Take<uint32_t>(keys);
   view.order.sorted = carver.Take<uint32_t>(keys);
-  view.order.places = carver.Take<uint32_t>(keys);
   view.order.scratch = carver.Take<std::byte>(scratch_bytes);
   view.order.scratch_bytes = scratch_bytes;
   return carver.bytes();
@@ -233,20 +240,21 @@ void DeviceStep::UncountTraining() {
   for (const size_t table : tables_) --progress_[table].step;
 }
 
-absl::Status DeviceStep::WriteDescription(const SetBatch& batch, cudaStream_t stream) {
+std::vector<std::byte> DeviceStep::Describe(const SetBatch& batch) {
   std::vector<uint32_t> bag_begins(features_.size() + 1);
   for (size_t i = 0; i < features_.size(); ++i)
     bag_begins[i + 1] = bag_begins[i] + static_cast<uint32_t>(batch.bag_counts[i]);
   view_.batch.bag_count = bag_begins.back();
-  output_rows_max_ = 0;
-  sum_count_ = batch.offsets.empty() ? 0 : batch.keys.size() * dim_max_;
+  sizes_.output_rows_max = 0;
+  sizes_.sum_count = batch.offsets.empty() ? 0 : batch.keys.size() * dim_max_;
   for (size_t i = 0; i < features_.size(); ++i) {
     if (batch.offsets.empty())
-      sum_count_ += batch.keys.empty() ? 0 : size_t{bag_begins[i + 1] - bag_begins[i]} * dim(i);
+      sizes_.sum_count +=
+          batch.keys.empty() ? 0 : size_t{bag_begins[i + 1] - bag_begins[i]} * dim(i);
     // Only the device knows how many keys a feature has.
     const bool has_row_for_key = features_[i].pooling == Pooling::kNone && !batch.offsets.empty();
-    output_rows_max_ =
-        std::max(output_rows_max_,
+    sizes_.output_rows_max =
+        std::max(sizes_.output_rows_max,
                  has_row_for_key ? view_.batch.key_count : bag_begins[i + 1] - bag_begins[i]);
   }
   std::vector<FeatureView> features;
@@ -276,16 +284,15 @@ absl::Status DeviceStep::WriteDescription(const SetBatch& batch, cudaStream_t st
   description.Add(features);
   description.Add(tables);
   description.Add(groups_);
-  return CudaStatus(WriteToDevice(static_cast<std::byte*>(static_cast<void*>(view_.features)),
-                                  description.bytes(), stream),
-                    "describing a step");
+  return std::move(description).bytes();
 }
 
 absl::Status DeviceStep::StartStep(const SetBatch& batch, bool is_seen, cudaStream_t stream) {
-  HPS_RETURN_IF_ERROR(WriteDescription(batch, stream));
+  const std::vector<std::byte> description = Describe(batch);
   const int64_t bags_max = *std::max_element(batch.bag_counts.begin(), batch.bag_counts.end());
-  HPS_RETURN_IF_ERROR(CudaStatus(StartPositions(view_, static_cast<uint32_t>(bags_max), stream),
-                                 "reading offsets"));
+  HPS_RETURN_IF_ERROR(
+      CudaStatus(StartPositions(view_, description, static_cast<uint32_t>(bags_max), stream),
+                 "reading offsets"));
   if (batch.keys.empty()) return absl::OkStatus();
   return CudaStatus(FindRows(view_, is_seen, stream), "finding rows");
 }
@@ -365,12 +372,14 @@ absl::Status DeviceStep::MakeRoom(const NewKeys& bound, cudaStream_t stream, New
   return storage_->MakeRoom(taken, bound, stream);
 }
 
-bool DeviceStep::IsAligned(const float* rows, size_t stride, size_t feature) const {
-  return std::bit_cast<uintptr_t>(rows) % (kVectorFloats * sizeof(float)) == 0 &&
-         stride % kVectorFloats == 0 && dim(feature) % kVectorFloats == 0;
+bool DeviceStep::IsAligned(const FeatureRows& rows, Dtype dtype, size_t feature) const {
+  const size_t bytes = kVectorElements * ElementBytes(dtype);
+  return std::bit_cast<uintptr_t>(rows.rows) % bytes == 0 && rows.stride % bytes == 0 &&
+         dim(feature) % kVectorElements == 0;
 }
 
-absl::Status DeviceStep::Gather(std::span<const FeatureOutput> outputs, DeviceStream stream) {
+absl::Status DeviceStep::Gather(std::span<const DeviceOutput> outputs, Dtype dtype,
+                                DeviceStream stream) {
   HPS_CHECK(outputs.size() == features_.size());
   const MutexLock lock(storage_->mutex());
   if (stage_ == Stage::kNone)
@@ -379,17 +388,17 @@ absl::Status DeviceStep::Gather(std::span<const FeatureOutput> outputs, DeviceSt
   std::vector<FeatureRows> places;
   bool is_aligned = true;
   for (const size_t f : order_) {
-    places.push_back({outputs[f].rows, outputs[f].stride});
-    is_aligned = is_aligned && IsAligned(outputs[f].rows, outputs[f].stride, f);
+    places.push_back({outputs[f].rows, outputs[f].stride_bytes});
+    is_aligned = is_aligned && IsAligned(places.back(), dtype, f);
   }
+  view_.outputs.dtype = dtype;
   HPS_RETURN_IF_ERROR(storage_->Enter(StreamOf(stream)));
   absl::Status status =
-      CudaStatus(WriteToDevice(static_cast<std::byte*>(static_cast<void*>(view_.outputs)),
-                               AsBytes(std::span<const FeatureRows>(places)), StreamOf(stream)),
-                 "describing outputs");
+      WriteArray(view_.outputs.rows, std::span<const FeatureRows>(places), StreamOf(stream));
   if (status.ok()) {
-    status = CudaStatus(GatherRows(view_, output_rows_max_, dim_max_, is_aligned, StreamOf(stream)),
-                        "reading rows");
+    status = CudaStatus(
+        GatherRows(view_, sizes_.output_rows_max, dim_max_, is_aligned, StreamOf(stream)),
+        "reading rows");
   }
   // Also after an error: the caller may free the step's memory behind this call.
   HPS_RETURN_IF_ERROR(WaitForOrder(StreamOf(stream)));
@@ -397,59 +406,55 @@ absl::Status DeviceStep::Gather(std::span<const FeatureOutput> outputs, DeviceSt
   return status;
 }
 
-size_t DeviceStep::ReduceBytes() const {
+size_t DeviceStep::LayOutReduce(std::byte* memory, ReduceView& reduce) const {
   const size_t keys = view_.batch.key_count;
   const size_t chunks = (keys + kChunk - 1) / kChunk;
-  Carver carver(nullptr);
-  carver.Take<FeatureRows>(features_.size());
-  carver.Take<StepUpdate>(tables_.size());
-  carver.Take<float>(sum_count_);
-  carver.Take<float>(chunks * dim_max_);
-  carver.Take<float>(chunks * dim_max_);
-  carver.Take<uint32_t>(chunks);
+  reduce.chunks = static_cast<uint32_t>(chunks);
+  Carver carver(memory);
+  reduce.gradients = carver.Take<FeatureRows>(features_.size());
+  reduce.updates = carver.Take<StepUpdate>(tables_.size());
+  reduce.sums = carver.Take<float>(sizes_.sum_count);
+  reduce.heads = carver.Take<float>(chunks * dim_max_);
+  reduce.tails = carver.Take<float>(chunks * dim_max_);
+  reduce.spans = carver.Take<Span>(chunks);
   return carver.bytes();
 }
 
-absl::Status DeviceStep::Reduce(std::span<const FeatureGradient> gradients, float scale,
+size_t DeviceStep::ReduceBytes() const {
+  ReduceView reduce{};
+  return LayOutReduce(nullptr, reduce);
+}
+
+absl::Status DeviceStep::Reduce(const DeviceGradients& gradients, float scale,
                                 std::span<std::byte> memory, DeviceStream stream) {
-  HPS_CHECK(gradients.size() == features_.size());
+  HPS_CHECK(gradients.features.size() == features_.size());
   const MutexLock lock(storage_->mutex());
   if (stage_ != Stage::kOrdered)
     return absl::InvalidArgumentError(
         "embedding tables: Reduce needs a step prepared with kTrain or kOrder, and once");
-  if (memory.size() < ReduceBytes()) return MemoryError(memory.size(), ReduceBytes());
+  reduce_ = {};
+  const size_t bytes = LayOutReduce(Aligned(memory), reduce_);
+  if (memory.size() < bytes) return MemoryError(memory.size(), bytes);
   const DeviceScope scope(storage_->device());
-  const size_t keys = view_.batch.key_count;
-  const size_t chunks = (keys + kChunk - 1) / kChunk;
-  Carver carver(Aligned(memory));
-  FeatureRows* const places = carver.Take<FeatureRows>(features_.size());
-  reduce_ = {.gradients = places,
-             .updates = carver.Take<StepUpdate>(tables_.size()),
-             .sums = carver.Take<float>(sum_count_),
-             .heads = carver.Take<float>(chunks * dim_max_),
-             .tails = carver.Take<float>(chunks * dim_max_),
-             .spans = carver.Take<uint32_t>(chunks),
-             .dim_max = dim_max_,
-             .limit = GradientLimit(1, scale),
-             .is_aligned = true,
-             .verdict = nullptr,
-             .skipped = storage_->skipped()};
+  reduce_.dtype = gradients.dtype;
+  reduce_.dim_max = dim_max_;
+  reduce_.limit = GradientLimit(1, scale);
+  reduce_.scale = scale;
+  reduce_.is_aligned = true;
+  reduce_.skipped = storage_->skipped();
   std::vector<FeatureRows> rows;
-
   std::fill(has_gradients_.begin(), has_gradients_.end(), 0);
   for (const size_t f : order_) {
-    // Only read.
-    rows.push_back({const_cast<float*>(gradients[f].rows), gradients[f].stride});
-    reduce_.is_aligned = reduce_.is_aligned && IsAligned(gradients[f].rows, gradients[f].stride, f);
-    if (gradients[f].rows != nullptr) has_gradients_[features_[f].table] = 1;
+    const DeviceGradient& own = gradients.features[f];
+    rows.push_back({const_cast<std::byte*>(own.rows), own.stride_bytes});  // only read
+    reduce_.is_aligned = reduce_.is_aligned && IsAligned(rows.back(), gradients.dtype, f);
+    if (own.rows != nullptr) has_gradients_[features_[f].table] = 1;
   }
 
   HPS_RETURN_IF_ERROR(storage_->Enter(StreamOf(stream)));
   absl::Status status =
-      CudaStatus(WriteToDevice(static_cast<std::byte*>(static_cast<void*>(places)),
-                               AsBytes(std::span<const FeatureRows>(rows)), StreamOf(stream)),
-                 "describing gradients");
-  if (status.ok() && keys != 0) {
+      WriteArray(reduce_.gradients, std::span<const FeatureRows>(rows), StreamOf(stream));
+  if (status.ok() && view_.batch.key_count != 0) {
     status =
         CudaStatus(SumGradients(view_, reduce_, groups_, StreamOf(stream)), "summing gradients");
   }
@@ -470,19 +475,13 @@ absl::Status DeviceStep::Apply(std::span<const UpdateFactors> factors, float* ve
   std::vector<StepUpdate> updates;
   for (size_t t = 0; t < tables_.size(); ++t) {
     updates.push_back({.rate = factors[t].learning_rate,
-                       .scale = factors[t].scale,
                        .change = ++progress_[tables_[t]].change,
                        .has_gradients = has_gradients_[t],
                        .correction = 1});
   }
   HPS_RETURN_IF_ERROR(storage_->Enter(StreamOf(stream)));
-  absl::Status status =
-      CudaStatus(WriteToDevice(static_cast<std::byte*>(static_cast<void*>(reduce_.updates)),
-                               AsBytes(std::span<const StepUpdate>(updates)), StreamOf(stream)),
-                 "describing an update");
-  if (status.ok()) {
-    status = CudaStatus(UpdateRows(view_, reduce_, groups_, StreamOf(stream)), "updating rows");
-  }
+  const absl::Status status =
+      CudaStatus(UpdateRows(view_, reduce_, updates, groups_, StreamOf(stream)), "updating rows");
   HPS_RETURN_IF_ERROR(storage_->Leave(StreamOf(stream)));
   return status;
 }

@@ -16,6 +16,17 @@
 
 namespace hps {
 
+// What Prepare knows of a batch and later calls need.
+struct BatchSizes {
+  uint32_t output_rows_max = 0;  // of a feature
+  size_t sum_count = 0;          // float32 values of the sums of all rows, at most
+};
+
+struct SortScratch {
+  size_t key_count = 0;
+  size_t bytes = 0;
+};
+
 class DeviceStep final : public TableStep {
  public:
   // Everything is borrowed. `progress`: of each table of the set, guarded by the storage's mutex.
@@ -30,10 +41,11 @@ class DeviceStep final : public TableStep {
   absl::StatusOr<size_t> PrepareBytes(const SetBatch& batch, StepMode mode) const override;
   absl::Status Prepare(const SetBatch& batch, StepMode mode, std::span<std::byte> memory,
                        DeviceStream stream) override;
-  absl::Status Gather(std::span<const FeatureOutput> outputs, DeviceStream stream) override;
+  absl::Status Gather(std::span<const DeviceOutput> outputs, Dtype dtype,
+                      DeviceStream stream) override;
   size_t ReduceBytes() const override;
-  absl::Status Reduce(std::span<const FeatureGradient> gradients, float scale,
-                      std::span<std::byte> memory, DeviceStream stream) override;
+  absl::Status Reduce(const DeviceGradients& gradients, float scale, std::span<std::byte> memory,
+                      DeviceStream stream) override;
   absl::Status Apply(std::span<const UpdateFactors> factors, float* verdict,
                      DeviceStream stream) override;
 
@@ -43,10 +55,12 @@ class DeviceStep final : public TableStep {
   // the size is of interest.
   size_t LayOut(const SetBatch& batch, StepMode mode, size_t scratch_bytes, std::byte* memory,
                 TrainStepView& view) const;
+  size_t LayOutReduce(std::byte* memory, ReduceView& reduce) const;
   absl::StatusOr<size_t> ScratchBytes(size_t key_count, StepMode mode) const;
   // Begins a step in this memory. Errors: INVALID_ARGUMENT: it is too small.
   absl::Status UseMemory(const SetBatch& batch, StepMode mode, std::span<std::byte> memory);
-  absl::Status WriteDescription(const SetBatch& batch, cudaStream_t stream);
+  // Of the step's features, tables and groups, as their arrays are on the device.
+  std::vector<std::byte> Describe(const SetBatch& batch);
   absl::Status CountTraining();
   void UncountTraining();
   absl::Status StartStep(const SetBatch& batch, bool is_seen, cudaStream_t stream);
@@ -56,7 +70,7 @@ class DeviceStep final : public TableStep {
   absl::Status TakeRows(const SetBatch& batch, cudaStream_t stream);
   absl::Status MakeRoom(const NewKeys& bound, cudaStream_t stream, NewKeys& taken);
   NewKeys NewRowsBound(const SetBatch& batch) const;
-  bool IsAligned(const float* rows, size_t stride, size_t feature) const;
+  bool IsAligned(const FeatureRows& rows, Dtype dtype, size_t feature) const;
   uint32_t dim(size_t feature) const;
 
   DeviceStorage* const storage_;
@@ -70,13 +84,15 @@ class DeviceStep final : public TableStep {
   CudaEvent found_;    // the rows of a training step
   CudaEvent ordered_;  // and their order
 
+  // The memory of a sort, which takes a while to ask for, of as many keys as in the last call.
+  mutable SortScratch scratch_;
+
   // What the last Prepare and Reduce have queued.
   enum class Stage { kNone, kFound, kOrdered, kReduced };
   Stage stage_ = Stage::kNone;
   TrainStepView view_{};
   ReduceView reduce_{};
-  uint32_t output_rows_max_ = 0;        // of a feature
-  size_t sum_count_ = 0;                // float32 values of the sums of all rows, at most
+  BatchSizes sizes_;
   std::vector<uint8_t> has_gradients_;  // [tables]
 };
 

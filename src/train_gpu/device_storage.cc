@@ -28,9 +28,10 @@ constexpr uint64_t kWantedPartOfRows = 4;
 // Steps that the host may queue before it knows what the first of them has taken.
 constexpr uint64_t kStepsAhead = 3;
 constexpr uint64_t kStrideUnit = 128;
+constexpr uint64_t kStateAlignment = 16;
 
 bool HaveOneGroup(const ShardOptions& a, const ShardOptions& b) {
-  return a.dim == b.dim && a.optimizer == b.optimizer;
+  return a.dim == b.dim && a.dtype == b.dtype && a.optimizer == b.optimizer;
 }
 
 // Row-wise AdaGrad's is in the record.
@@ -101,12 +102,15 @@ absl::StatusOr<uint32_t> DeviceStorage::GroupFor(const ShardOptions& options) {
   }
   Group group{.tables = options.name};
   const uint32_t state_count = StateInRow(options);
+  const uint64_t state_begin = RoundUp(options.dim * ElementBytes(options.dtype), kStateAlignment);
   TrainGroupView view{
       .rows = nullptr,
       .records = nullptr,
       .free_rows = nullptr,
-      .stride_bytes = RoundUp((options.dim + state_count) * sizeof(float), kStrideUnit),
+      .stride_bytes = RoundUp(state_begin + state_count * sizeof(float), kStrideUnit),
       .dim = options.dim,
+      .dtype = options.dtype,
+      .state_begin = static_cast<uint32_t>(state_begin),
       .state_count = state_count,
       .optimizer = options.optimizer,
       .corrections = nullptr};

@@ -119,14 +119,14 @@ TEST_F(DeviceTablesTest, TablesOfOneCallAreTrainedTogether) {
   ASSERT_TRUE(step->Prepare(batch, StepMode::kTrain, {memory.data(), memory.bytes()}, {}).ok());
   std::vector<size_t> dims;
   std::vector<DeviceBuffer> outputs;
-  std::vector<FeatureOutput> places;
-  std::vector<FeatureGradient> gradients;
+  std::vector<DeviceOutput> places;
+  std::vector<DeviceGradient> gradients;
   for (const SetFeature& feature : features) {
     dims.push_back(options[tables[feature.table]].dim);
     outputs.push_back(NewBuffer(batch_size * dims.back() * sizeof(float)));
-    places.push_back({outputs.back().at<float>(0), dims.back()});
+    places.push_back({outputs.back().data(), dims.back() * sizeof(float)});
   }
-  ASSERT_TRUE(step->Gather(places, {}).ok());
+  ASSERT_TRUE(step->Gather(places, Dtype::kFloat32, {}).ok());
   for (size_t f = 0; f < features.size(); ++f) {
     const Floats rows = ToHost(outputs[f]);
     Floats expected(rows.size());
@@ -140,11 +140,11 @@ TEST_F(DeviceTablesTest, TablesOfOneCallAreTrainedTogether) {
   const Floats ones(batch_size * 8, 1);
   const DeviceBuffer device_ones = ToDevice(std::span<const float>(ones));
   for (size_t f = 0; f < features.size(); ++f)
-    gradients.push_back({f == 3 ? nullptr : device_ones.at<const float>(0), dims[f]});
+    gradients.push_back({f == 3 ? nullptr : device_ones.data(), dims[f] * sizeof(float)});
   const DeviceBuffer sums = NewBuffer(step->ReduceBytes());
-  ASSERT_TRUE(step->Reduce(gradients, 1, {sums.data(), sums.bytes()}, {}).ok());
+  ASSERT_TRUE(step->Reduce({gradients}, 1, {sums.data(), sums.bytes()}, {}).ok());
   const std::vector<UpdateFactors> factors(4, {.learning_rate = 0.5F});
-  const DeviceBuffer verdict = NewBuffer(sizeof(float));
+  const DeviceBuffer verdict = NewVerdict();
   ASSERT_TRUE(step->Apply(factors, verdict.at<float>(0), {}).ok());
   EXPECT_EQ(ToHost(verdict)[0], 0);
   EXPECT_EQ(*set->SkippedUpdates(), 0U);
@@ -179,17 +179,17 @@ struct OffsetCall {
     is_reported = status.code() == absl::StatusCode::kInvalidArgument;
     if (!status.ok()) return;
     const DeviceBuffer out = NewBuffer(3 * 4 * sizeof(float));
-    const FeatureOutput output{out.at<float>(0), 4};
-    EXPECT_TRUE(step.Gather({&output, 1}, {}).ok());
+    const DeviceOutput output{out.data(), 4 * sizeof(float)};
+    EXPECT_TRUE(step.Gather({&output, 1}, Dtype::kFloat32, {}).ok());
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     if (mode == StepMode::kEvaluate) return;
     const Floats ones(12, 1);
     const DeviceBuffer gradients = ToDevice(std::span<const float>(ones));
-    const FeatureGradient gradient{gradients.at<const float>(0), 4};
+    const DeviceGradient gradient{gradients.data(), 4 * sizeof(float)};
     const DeviceBuffer sums = NewBuffer(step.ReduceBytes());
     const UpdateFactors factors{.learning_rate = 1};
-    const DeviceBuffer verdict = NewBuffer(sizeof(float));
-    EXPECT_TRUE(step.Reduce({&gradient, 1}, 1, {sums.data(), sums.bytes()}, {}).ok());
+    const DeviceBuffer verdict = NewVerdict();
+    EXPECT_TRUE(step.Reduce({{&gradient, 1}}, 1, {sums.data(), sums.bytes()}, {}).ok());
     EXPECT_TRUE(step.Apply({&factors, 1}, verdict.at<float>(0), {}).ok());
     is_updated = ToHost(verdict)[0] == 0;
   }

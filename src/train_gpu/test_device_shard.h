@@ -36,6 +36,12 @@ DeviceBuffer ToDevice(std::span<const T> values) {
   return buffer;
 }
 
+// What an update writes to if it changes no row.
+inline DeviceBuffer NewVerdict() {
+  const std::vector<float> zero(1);
+  return ToDevice(std::span<const float>(zero));
+}
+
 inline std::vector<float> ToHost(const DeviceBuffer& buffer) {
   std::vector<float> values(buffer.bytes() / sizeof(float));
   EXPECT_EQ(cudaMemcpy(values.data(), buffer.data(), buffer.bytes(), cudaMemcpyDefault),
@@ -131,12 +137,12 @@ class DeviceShard final : public EmbeddingShard {
     if (!status.ok()) return status;
     const size_t dim = options().dim;
     std::vector<DeviceBuffer> buffers;
-    std::vector<FeatureOutput> outputs;
+    std::vector<DeviceOutput> outputs;
     for (const size_t count : own.batch->row_counts) {
       buffers.push_back(NewBuffer(count * dim * sizeof(float)));
-      outputs.push_back({buffers.back().at<float>(0), dim});
+      outputs.push_back({buffers.back().data(), dim * sizeof(float)});
     }
-    status = own.step->Gather(outputs, {});
+    status = own.step->Gather(outputs, Dtype::kFloat32, {});
     if (!status.ok()) return status;
     const OutputPiece* piece = out.data();
     for (size_t f = 0; f < features.size(); ++f) {
@@ -167,20 +173,20 @@ class DeviceShard final : public EmbeddingShard {
     }
     if (all.size() != needed * dim) return absl::InvalidArgumentError("gradients");
     const DeviceBuffer rows = ToDevice(std::span<const float>(all));
-    std::vector<FeatureGradient> places;
+    std::vector<DeviceGradient> places;
     size_t at = 0;
     // A feature without rows has gradients, too: the table makes an update.
     static const DeviceBuffer none = NewBuffer(1);
     for (const size_t count : own.batch->row_counts) {
       places.push_back(
-          {count == 0 ? none.at<const float>(0) : rows.at<const float>(at * sizeof(float)), dim});
+          {count == 0 ? none.data() : rows.data() + at * sizeof(float), dim * sizeof(float)});
       at += count * dim;
     }
     const DeviceBuffer memory = NewBuffer(own.step->ReduceBytes());
     absl::Status status =
-        own.step->Reduce(places, factors.scale, {memory.data(), memory.bytes()}, {});
+        own.step->Reduce({places}, factors.scale, {memory.data(), memory.bytes()}, {});
     if (!status.ok()) return status;
-    const DeviceBuffer verdict = NewBuffer(sizeof(float));
+    const DeviceBuffer verdict = NewVerdict();
     status = own.step->Apply({&factors, 1}, verdict.at<float>(0), {});
     if (!status.ok()) return status;
     last_verdict_ = ToHost(verdict)[0];

@@ -259,9 +259,10 @@ class ReprTest(support.StoreTestCase):
             hps.train.Table("c", 8, features=["item", hps.train.Feature("seen", "none")])])
         embed({"a": torch.arange(1500)})["a"].sum().backward()
         text = repr(torch.nn.Sequential(embed))
-        self.assertIn("a: 1,500 rows, dim 2, SGD, pooling 'sum'", text)
-        self.assertIn("b: 0 rows, dim 4, Adam, pooling 'mean'", text)
-        self.assertIn("c: 0 rows, dim 8, SGD, features {'item': 'sum', 'seen': 'none'}", text)
+        self.assertIn("a: 1,500 rows, dim 2, float32, SGD, pooling 'sum'", text)
+        self.assertIn("b: 0 rows, dim 4, float32, Adam, pooling 'mean'", text)
+        self.assertIn("c: 0 rows, dim 8, float32, SGD, features {'item': 'sum', 'seen': 'none'}",
+                      text)
 
 
 if __name__ == "__main__":

@@ -229,6 +229,12 @@ class DeviceTest(unittest.TestCase):
                 self.assertEqual(device.statistics()["plain"]["step"], 10)
                 self.assertEqual(device.skipped_steps, 0)
 
+    def test_a_collection_made_in_inference_mode(self) -> None:
+        with torch.inference_mode():
+            embed = ht.EmbeddingCollection([zeros("t")], device=DEVICE)
+        embed({"t": torch.tensor([1], device=DEVICE)}).tensor.sum().backward()
+        self.assertEqual(contents(embed), {"t": [[1], [[-1, -1]]]})
+
     def test_packed_keys(self) -> None:
         host, device = self.pair(lambda: [ht.Table("a", 4), ht.Table("b", 6, pooling="mean")])
         random = torch.Generator().manual_seed(3)

@@ -22,7 +22,7 @@ class OperatorsTest(unittest.TestCase):
         arguments = {"collection": embed._look_ups.number, "keys": torch.arange(6), "offsets": None,
                      "weights": None, "features": [0, 1], "bag_counts": [3, 3], "is_weighted": [],
                      "is_training": is_training, "is_frozen": False,
-                     "weights_need_gradients": False}
+                     "weights_need_gradients": False, "dtype": torch.float32}
         return OPS.look_up(*(arguments | changed).values())
 
     def test_opcheck(self) -> None:
@@ -40,15 +40,17 @@ class OperatorsTest(unittest.TestCase):
                     torch.library.opcheck(
                         OPS.look_up.default,
                         (embed._look_ups.number, *arguments, [0, 1], [3, 3], [], is_training,
-                         False, False), test_utils=kind)
+                         False, False, torch.bfloat16), test_utils=kind)
             torch.library.opcheck(
                 OPS.look_up.default, (embed._look_ups.number, keys, offsets, weights, [0, 1],
-                                      [3, 3], [True, False], True, False, True), test_utils=kind)
+                                      [3, 3], [True, False], True, False, True, torch.float32),
+                test_utils=kind)
             for requires_grad in (False, True):
                 anchor = torch.zeros(1, requires_grad=requires_grad)
                 torch.library.opcheck(
-                    OPS.rows.default, (self.look_up(embed), anchor, None, [3], [2 * DIM]),
-                    test_utils=kind)
+                    OPS.rows.default,
+                    (self.look_up(embed, dtype=torch.bfloat16), anchor, None, [3], [2 * DIM],
+                     torch.bfloat16), test_utils=kind)
             for gradients in ([torch.rand(3, 2 * DIM)], [None]):
                 torch.library.opcheck(
                     OPS.take_gradients.default, (self.look_up(embed), gradients, 0),
@@ -58,7 +60,8 @@ class OperatorsTest(unittest.TestCase):
         """They are complete: a program of one's own can use them."""
         plain, embed = collection(), collection()
         for _ in range(3):
-            found, = OPS.rows(self.look_up(embed), embed.anchor, None, [3], [2 * DIM])
+            found, = OPS.rows(self.look_up(embed), embed.anchor, None, [3], [2 * DIM],
+                              torch.float32)
             expected = plain(ht.Keys(["a", "b"], torch.arange(6))).tensor
             torch.testing.assert_close(found, expected, rtol=0, atol=0)
             found.square().sum().backward()
@@ -85,19 +88,22 @@ class OperatorsTest(unittest.TestCase):
                 ({"is_weighted": [True]}, ValueError, "is_weighted"),
                 ({"weights_need_gradients": True}, ValueError, "there are no weights"),
                 ({"keys": torch.arange(6, device="meta")}, ValueError, "keys are on meta, but"),
+                ({"dtype": torch.float64}, ValueError, "dtype must be one of"),
                 ({"collection": torch.tensor([0])}, RuntimeError, "or is in another process")]:
             with self.subTest(text=text), self.assertRaisesRegex(kind, text):
                 self.look_up(embed, **changed)
         look_up = self.look_up(embed)
         with self.assertRaisesRegex(ValueError, "blocks of .*3, 8.*, not"):
-            OPS.rows(look_up, embed.anchor, None, [4], [8])
-        OPS.rows(self.look_up(embed), embed.anchor, None, [3], [8])
+            OPS.rows(look_up, embed.anchor, None, [4], [8], torch.float32)
+        OPS.rows(self.look_up(embed), embed.anchor, None, [3], [8], torch.float32)
+        with self.assertRaisesRegex(ValueError, "made with torch.float32, not torch.bfloat16"):
+            OPS.rows(self.look_up(embed), embed.anchor, None, [3], [8], torch.bfloat16)
         look_up = self.look_up(embed)
-        OPS.rows(look_up, embed.anchor, None, [3], [8])
+        OPS.rows(look_up, embed.anchor, None, [3], [8], torch.float32)
         with self.assertRaisesRegex(RuntimeError, "were handed out before"):
-            OPS.rows(look_up, embed.anchor, None, [3], [8])
+            OPS.rows(look_up, embed.anchor, None, [3], [8], torch.float32)
         with self.assertRaisesRegex(ValueError, "weights must be given if, and only if"):
-            OPS.rows(self.look_up(embed), embed.anchor, torch.ones(6), [3], [8])
+            OPS.rows(self.look_up(embed), embed.anchor, torch.ones(6), [3], [8], torch.float32)
         with self.assertRaisesRegex(RuntimeError, "is_training=False has no gradients"):
             OPS.take_gradients(self.look_up(embed, False), [None], 0)
         for gradients in ([], [torch.rand(3, 7)], [torch.rand(3, 8)] * 2):

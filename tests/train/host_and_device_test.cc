@@ -9,6 +9,7 @@
 #include <limits>
 #include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "gpu/test_gpu.h"
@@ -24,9 +25,10 @@ using HostAndDevice = GpuTest;
 using Floats = std::vector<float>;
 using Keys = std::vector<Key>;
 
-ShardOptions Options(uint32_t dim, OptimizerKind kind) {
+ShardOptions Options(uint32_t dim, OptimizerKind kind, Dtype dtype = Dtype::kFloat32) {
   return {.name = "m/t",
           .dim = dim,
+          .dtype = dtype,
           .optimizer = {.kind = kind, .momentum = 0.9F, .beta = 0.5F},
           .initializer = {.low = -1, .high = 1, .seed = 5}};
 }
@@ -35,7 +37,14 @@ ShardOptions Options(uint32_t dim, OptimizerKind kind) {
 // exact in any order.
 struct Pair {
   explicit Pair(const ShardOptions& options)
-      : host(*HostShard::Create(options)), device(*DeviceShard::Create(options)) {}
+      : host(*HostShard::Create(options)), device(*DeviceShard::Create(options)) {
+    if (options.dtype == Dtype::kFloat32) return;
+    // The same bits, unless the squares of a row are added in another order: then a value may be
+    // rounded the other way now and then.
+    const double distance = options.dtype == Dtype::kBfloat16 ? 0x1p-7 : 0x1p-10;
+    tolerance = options.optimizer.kind == OptimizerKind::kRowwiseAdagrad ? 4 * distance : 0;
+    differ_part = 50;
+  }
 
   void Step(const BagBatch& batch, std::mt19937_64& random) {
     const size_t dim = host->options().dim;
@@ -54,10 +63,16 @@ struct Pair {
     ExpectNear(outputs[0], outputs[1]);
   }
 
-  static void ExpectNear(const Floats& expected, const Floats& actual) {
+  void ExpectNear(const Floats& expected, const Floats& actual) const {
     ASSERT_EQ(expected.size(), actual.size());
-    for (size_t i = 0; i < expected.size(); ++i)
-      ASSERT_NEAR(expected[i], actual[i], 1e-6 * std::max(1.0F, std::fabs(expected[i]))) << i;
+    size_t differ = 0;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_NEAR(expected[i], actual[i], tolerance * std::max(1.0F, std::fabs(expected[i]))) << i;
+      differ += expected[i] != actual[i] ? 1 : 0;
+    }
+    if (differ_part != 0) {
+      ASSERT_LE(differ, expected.size() / differ_part + 2);
+    }
   }
 
   void ExpectEqual() {
@@ -74,11 +89,13 @@ struct Pair {
   }
 
   std::unique_ptr<EmbeddingShard> host, device;
+  double tolerance = 1e-6;
+  size_t differ_part = 0;  // one of so many values may differ at all; 0: all
 };
 
 // Batches of every size about those of warps and chunks, with keys of every kind, growth,
 // admission, erasure, and rows that go from one table to the other.
-TEST_F(HostAndDevice, RandomStepsAreThoseOfTheHost) {
+void RandomSteps(Dtype dtype) {
   const uint64_t seed = TestSeed();
   std::mt19937_64 random(seed);
   for (const uint32_t dim : {1U, 3U, 4U, 16U, 40U, 128U, 129U, 516U}) {
@@ -86,7 +103,7 @@ TEST_F(HostAndDevice, RandomStepsAreThoseOfTheHost) {
          {OptimizerKind::kSgd, OptimizerKind::kAdagrad, OptimizerKind::kRowwiseAdagrad,
           OptimizerKind::kAdam, OptimizerKind::kMomentum, OptimizerKind::kNesterov,
           OptimizerKind::kSparseAdam, OptimizerKind::kFtrl}) {
-      ShardOptions options = Options(dim, kind);
+      ShardOptions options = Options(dim, kind, dtype);
       options.admit_after = 1 + random() % 2;
       options.expire_after = random() % 2 == 0 ? 0 : 3;
       options.rows_max = random() % 2 == 0 ? 0 : 700;
@@ -128,6 +145,68 @@ TEST_F(HostAndDevice, RandomStepsAreThoseOfTheHost) {
       const Keys keys = {1, 2, 3, -1, -2, 2};
       ASSERT_NO_FATAL_FAILURE(next.Step({.keys = keys}, random));
       ASSERT_NO_FATAL_FAILURE(next.ExpectEqual());
+    }
+  }
+}
+
+TEST_F(HostAndDevice, RandomStepsAreThoseOfTheHost) { RandomSteps(Dtype::kFloat32); }
+TEST_F(HostAndDevice, RandomStepsOfBfloat16AreThoseOfTheHost) { RandomSteps(Dtype::kBfloat16); }
+TEST_F(HostAndDevice, RandomStepsOfFloat16AreThoseOfTheHost) { RandomSteps(Dtype::kFloat16); }
+
+// Tables of several widths in one step: groups begin within chunks, and have runs over none, few
+// and many of them.
+TEST_F(HostAndDevice, GroupsOfOneStepAreThoseOfTheHost) {
+  const std::vector<uint32_t> dims = {8, 3, 128, 8};
+  std::vector<ShardOptions> options;
+  std::vector<std::unique_ptr<EmbeddingShard>> hosts;
+  std::vector<SetFeature> features;
+  for (size_t t = 0; t < dims.size(); ++t) {
+    options.push_back(Options(dims[t], OptimizerKind::kSgd));
+    options.back().name = "m/t" + std::to_string(t);
+    hosts.push_back(*HostShard::Create(options.back()));
+    features.push_back({.name = options.back().name, .table = t});
+  }
+  const auto set = *MakeDeviceTableSet(0, options);
+  std::mt19937_64 random(TestSeed());
+  for (const size_t size : {3UL, 45UL, 700UL, 20'001UL}) {
+    const auto step = set->NewStep({0, 1, 2, 3}, features);
+    Keys keys;
+    std::vector<Floats> gradients;
+    const std::vector<int64_t> bags(dims.size(), static_cast<int64_t>(size));
+    for (const uint32_t dim : dims) {
+      for (size_t i = 0; i < size; ++i)
+        keys.push_back(random() % 2 == 0 ? 7 : static_cast<Key>(random() % size));
+      gradients.emplace_back(size * dim);
+      for (float& gradient : gradients.back()) gradient = static_cast<float>(random() % 9) - 4;
+    }
+    const DeviceBuffer device_keys = ToDevice(std::span<const Key>(keys));
+    const SetBatch batch{.keys = {device_keys.at<const Key>(0), keys.size()}, .bag_counts = bags};
+    const DeviceBuffer memory = NewBuffer(*step->PrepareBytes(batch, StepMode::kTrain));
+    ASSERT_TRUE(step->Prepare(batch, StepMode::kTrain, {memory.data(), memory.bytes()}, {}).ok());
+    std::vector<DeviceBuffer> buffers;
+    std::vector<DeviceOutput> outputs(dims.size());  // not wanted
+    std::vector<DeviceGradient> places;
+    for (size_t t = 0; t < dims.size(); ++t) {
+      buffers.push_back(ToDevice(std::span<const float>(gradients[t])));
+      places.push_back({buffers.back().data(), dims[t] * sizeof(float)});
+    }
+    ASSERT_TRUE(step->Gather(outputs, Dtype::kFloat32, {}).ok());
+    const DeviceBuffer sums = NewBuffer(step->ReduceBytes());
+    ASSERT_TRUE(step->Reduce({places}, 1, {sums.data(), sums.bytes()}, {}).ok());
+    const std::vector<UpdateFactors> factors(dims.size(), {.learning_rate = 0.125F});
+    const DeviceBuffer verdict = NewVerdict();
+    ASSERT_TRUE(step->Apply(factors, verdict.at<float>(0), {}).ok());
+    for (size_t t = 0; t < dims.size(); ++t) {
+      const auto host_step = hosts[t]->NewStep();
+      Floats out(size * dims[t]);
+      const BagBatch own{.keys = std::span(keys).subspan(t * size, size)};
+      ASSERT_TRUE(ForwardOne(*hosts[t], own, host_step.get(), out).ok());
+      ASSERT_TRUE(BackwardOne(*hosts[t], *host_step, gradients[t], factors[t]).ok());
+      const ShardRows expected = *hosts[t]->ReadRows(true);
+      const ShardRows actual = *set->rows(t).ReadRows(true);
+      ASSERT_EQ(actual.keys, expected.keys);
+      ASSERT_EQ(actual.values, expected.values) << t << " " << size;
+      ASSERT_EQ(actual.update_counts, expected.update_counts);
     }
   }
 }

@@ -74,7 +74,8 @@ class EmbeddingCollection(torch.nn.Module):
             self._engine = RankedTables(tables, process_group, hot_steps, share_memory)
         else:
             self._engine = LocalTables(tables)
-        self.anchor = torch.nn.Parameter(torch.zeros(1, dtype=torch.float32, device=device))
+        with torch.inference_mode(False):  # in which it would have no version
+            self.anchor = torch.nn.Parameter(torch.zeros(1, dtype=torch.float32, device=device))
         self._publication = threading.Lock()  # also of exports: the later must not come first
         self.update = update
         self._updates = _updates_of(self._engine, self.anchor, update, grad_scaler)
@@ -105,7 +106,7 @@ class EmbeddingCollection(torch.nn.Module):
         return self._updates.skipped
 
     def _apply(self, fn, recurse=True):
-        """The rows stay on their device, and float32, wherever the model is moved."""
+        """The rows stay on their device, and of their type, wherever the model is moved."""
         return self
 
     def get_extra_state(self):
@@ -132,7 +133,7 @@ class EmbeddingCollection(torch.nn.Module):
     def extra_repr(self):
         counted = self.statistics()
         return "\n".join(
-            f"{name}: {counted[name]['rows']:,} rows, dim {table.dim}, "
+            f"{name}: {counted[name]['rows']:,} rows, dim {table.dim}, {table.dtype}, "
             f"{type(table.optimizer).__name__}, {_shown_features(table)}"
             for name, table in self.tables.items())
 

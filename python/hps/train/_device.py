@@ -14,6 +14,7 @@ from hps._errors import ResourceExhaustedError
 from hps._hps import train as _engine
 from hps.train._keys import joined
 from hps.train._local import Alone, Engine
+from hps.train._rows import number_of
 
 
 def device_of(device):
@@ -78,16 +79,20 @@ class DeviceTables(Alone, Engine):
     def _memory(self, count, stream):
         """Bytes of the GPU, and these with the stream as the engine takes them."""
         memory = torch.empty(count, dtype=torch.uint8, device=self.device)
-        return memory, (memory.data_ptr(), count, stream.cuda_stream)
+        return memory, (memory.data_ptr(), count, stream)
+
+    def _stream(self):
+        """The handle of PyTorch's current stream. Making a torch.cuda.Stream takes 4 us."""
+        return torch._C._cuda_getCurrentRawStream(self.device.index)
 
     def forward(self, work, is_training):
         """Returns the blocks of the outputs."""
         call = work.call
         step = self._new_step(call)
         blocks = work.new_blocks()
-        stream = torch.cuda.current_stream(self.device)
+        stream = self._stream()
         memory = self._prepare(step, work.keys, _engine.TRAIN if is_training else _engine.EVALUATE,
-                               work.places(blocks), stream)
+                               (work.places(blocks), number_of(work.engine_dtype)), stream)
         if is_training:
             work.step, work.memory, work.stream = step, memory, stream
         else:
@@ -107,43 +112,45 @@ class DeviceTables(Alone, Engine):
                 step.forward(batch, mode, outputs, place)
         return memory
 
-    def update(self, works, scale):
-        """Updates the rows once, with the gradients of all `works`. Returns a float32 [1] of the
-        GPU: 0, or infinite if no row was changed, see LocalTables.update."""
-        stream = torch.cuda.current_stream(self.device)
+    def update(self, works, verdict):
+        """Updates the rows once, with the gradients of all `works`. `verdict`, a float32 [1] of the
+        GPU, becomes infinite if no row was changed, see LocalTables.update."""
+        stream = self._stream()
         for work in works:
-            _lend(work, stream)
-        if len(works) == 1:
-            work, = works
-            return self._apply(work.step, work.call.tables, work.gradients, scale, stream)
-        return self._update_together(works, scale, stream)
+            if work.stream != stream:
+                _lend(work, torch.cuda.current_stream(self.device))
+        if len(works) > 1:
+            self._update_together(works, verdict, stream)
+            return
+        work, = works
+        self._apply(work.step, work.call.tables, work.typed_gradients, verdict, stream)
 
-    def _update_together(self, works, scale, stream):
+    def _update_together(self, works, verdict, stream):
         calls = tuple(work.call for work in works)
         call = self._joined.get(calls)
         if call is None:
             call = self._joined[calls] = _Joined(calls)
         step = self._new_step(call)
         keys = joined([work.keys for work in works])
+        if len({work.engine_dtype for work in works}) > 1:
+            for work in works:
+                work.widen()
         gradients = [place for work in works for place in work.feature_gradients()]
-        _kept = self._prepare(step, keys, _engine.ORDER, [], stream)  # in use until the end
-        verdict = self._apply(step, call.tables, gradients, scale, stream)
+        dtype = number_of(works[0].engine_dtype)
+        # In use until the end.
+        _kept = self._prepare(step, keys, _engine.ORDER, ([], dtype), stream)
+        self._apply(step, call.tables, (gradients, dtype), verdict, stream)
         call.free_steps.append(step)
-        return verdict
 
-    def _apply(self, step, tables, gradients, scale, stream):
-        verdict = torch.empty(1, dtype=torch.float32, device=self.device)
+    def _apply(self, step, tables, gradients, verdict, stream):
         with _memory_errors():
             _kept, place = self._memory(step.update_bytes(), stream)
-            step.update(gradients, (self._rates(tables), scale), verdict.data_ptr(), place)
-        return verdict
+            step.update(gradients, (self._rates(tables), 1.0), verdict.data_ptr(), place)
 
 
 def _lend(work, stream):
-    """Tells PyTorch's allocator of a work whose forward was in another stream than `stream`, which
-    now uses its memory."""
-    if work.stream == stream:
-        return
+    """Tells PyTorch's allocator that `stream`, which is not that of the work's forward, now uses
+    its memory."""
     keys = work.keys
     for tensor in (work.memory, keys.values, keys.offsets, keys.weights, *work.kept):
         if tensor is not None:

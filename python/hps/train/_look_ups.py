@@ -79,7 +79,7 @@ class LookUps:
         def read():
             self._check_anchor(anchor, is_training)
             return self._read(inputs)
-        work = self.begin(read, is_training)
+        work = self.begin(read, is_training, _output_dtype(self.device))
         if is_training:
             blocks = _LookUp.apply(anchor, work.weights, self, work)
         else:
@@ -98,13 +98,14 @@ class LookUps:
                            [is_pooled for _, _, is_pooled in layout]), keys)
         weights = keys.weights
         need_gradients = is_training and weights is not None and weights.requires_grad
+        dtype = _output_dtype(self.device)
         look_up = torch.ops.hps_train.look_up(
             self.number, keys.values, keys.offsets, None if weights is None else weights.detach(),
             [number for number, _, _ in layout], keys.bag_counts(), keys._is_weighted,
-            is_training, is_frozen, need_gradients)
+            is_training, is_frozen, need_gradients, dtype)
         blocks = torch.ops.hps_train.rows(
             look_up, anchor if is_training else self.zero, weights if need_gradients else None,
-            [height for height, _ in work.shapes], [width for _, width in work.shapes])
+            [height for height, _ in work.shapes], [width for _, width in work.shapes], dtype)
         return Rows(work, blocks)
 
     def _check_anchor(self, anchor, is_training):
@@ -171,9 +172,10 @@ class LookUps:
         keys._is_weighted = is_weighted
         return keys
 
-    def begin(self, read, is_training, weights_need_gradients=None):
+    def begin(self, read, is_training, dtype, weights_need_gradients=None):
         """Returns the `Work` of the keys that `read()` returns. If anything fails, `read` included,
-        the other ranks are told. `weights_need_gradients`: None: as the weights say."""
+        the other ranks are told. `dtype`: of the outputs. `weights_need_gradients`: None: as the
+        weights say."""
         if is_training and not self._is_scaler_known:
             self._is_scaler_known = _warn_of_half_precision()
         try:
@@ -182,9 +184,9 @@ class LookUps:
             if weights_need_gradients is None:
                 weights_need_gradients = weights is not None and weights.requires_grad
             if not weights_need_gradients or not is_training:
-                return Work(call, keys)
+                return Work(call, keys, dtype)
             keys = keys.with_rows_of_weighted(hidden)
-            work = Work(self._call(keys.features), keys)
+            work = Work(self._call(keys.features), keys, dtype)
             work.weights, work.shown = weights, len(call.names)
             return work
         except Exception:
@@ -199,7 +201,7 @@ class LookUps:
         blocks = self._engine.forward(work, is_training)
         shown = len(blocks) - (len(work.call.names) - work.shown)
         work.hidden_blocks = blocks[shown:]
-        return blocks[:shown]
+        return [block.to(work.dtype) for block in blocks[:shown]]
 
     def take_gradients(self, work, gradients):
         """Takes the gradients of the blocks. Returns those of the weights, if they need any."""
@@ -209,6 +211,14 @@ class LookUps:
                 weights = work.weight_gradients(gradients)
         self._updates.take(work, [*gradients, *[None] * len(work.hidden_blocks)])
         return weights
+
+
+def _output_dtype(device):
+    """That of autocast where it is on. A program has the one that it was compiled with; PyTorch
+    compiles it again for another."""
+    if torch.is_autocast_enabled(device.type):
+        return torch.get_autocast_dtype(device.type)
+    return torch.float32
 
 
 @torch.compiler.assume_constant_result

@@ -21,15 +21,16 @@ import weakref
 import torch
 
 _LIBRARY = torch.library.Library("hps_train", "FRAGMENT")
+_DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 # They call Python, and wait for other ranks: no part of a CUDA graph.
 _TAGS = tuple(getattr(torch.Tag, name) for name in ("cudagraph_unsafe",)
               if hasattr(torch.Tag, name))
 _LIBRARY.define(
     "look_up(Tensor(a!) collection, Tensor keys, Tensor? offsets, Tensor? weights, int[] features, "
     "SymInt[] bag_counts, bool[] is_weighted, bool is_training, bool is_frozen, "
-    "bool weights_need_gradients) -> Tensor", tags=_TAGS)
+    "bool weights_need_gradients, ScalarType dtype) -> Tensor", tags=_TAGS)
 _LIBRARY.define("rows(Tensor look_up, Tensor anchor, Tensor? weights, SymInt[] heights, "
-                "int[] widths) -> Tensor[]", tags=_TAGS)
+                "int[] widths, ScalarType dtype) -> Tensor[]", tags=_TAGS)
 _LIBRARY.define("take_gradients(Tensor look_up, Tensor?[] gradients, SymInt weight_count) "
                 "-> (Tensor, Tensor)", tags=_TAGS)
 
@@ -42,7 +43,7 @@ class _OpenLookUp(ctypes.c_int64 * 1):
     """A look-up whose rows or gradients are still to be taken. It is the memory of the tensor that
     has its number: PyTorch frees both together, after a backward or without one."""
 
-    look_ups = work = blocks = shapes = is_training = None
+    look_ups = work = blocks = shapes = dtype = is_training = None
 
 
 def register(look_ups):
@@ -66,7 +67,10 @@ def _find(numbered, number, error):
 
 
 def _look_up(collection, keys, offsets, weights, features, bag_counts, is_weighted, is_training,
-             is_frozen, weights_need_gradients):
+             is_frozen, weights_need_gradients, dtype):
+    if dtype not in _DTYPES:
+        raise ValueError(f"hps_train::look_up: dtype must be one of {_DTYPES}, not {dtype}")
+
     look_ups = _find(_collections, collection, "the EmbeddingCollection of this program was "
                      "deleted, or is in another process")
 
@@ -75,22 +79,25 @@ def _look_up(collection, keys, offsets, weights, features, bag_counts, is_weight
         if weights_need_gradients and weights is None:
             raise ValueError("hps_train::look_up: weights_need_gradients, but there are no weights")
         return look_ups.keys_of(features, keys, offsets, weights, bag_counts, is_weighted)
-    work = look_ups.begin(read, is_training, weights_need_gradients)
+    work = look_ups.begin(read, is_training, dtype, weights_need_gradients)
     look_up = _OpenLookUp(next(_numbers))
     look_up.blocks = look_ups.look_up(work, is_training)
     look_up.shapes = [block.shape for block in look_up.blocks]
+    look_up.dtype = dtype
     look_up.look_ups, look_up.is_training = look_ups, is_training
     look_up.work = work if is_training else None
     _open[look_up[0]] = look_up
     return torch.frombuffer(look_up, dtype=torch.int64)
 
 
-def _rows(number, anchor, weights, heights, widths):  # noqa: ARG001, of the gradient
+def _rows(number, anchor, weights, heights, widths, dtype):  # noqa: ARG001, of the gradient
     look_up = _find(_open, number, _NO_LOOK_UP)
     shapes = list(zip(heights, widths))
     if shapes != look_up.shapes:
         raise ValueError("hps_train::rows: the look-up has blocks of "
                          f"{_shown(look_up.shapes)}, not {shapes}")
+    if dtype is not look_up.dtype:
+        raise ValueError(f"hps_train::rows: the look-up was made with {look_up.dtype}, not {dtype}")
     need_gradients = look_up.work is not None and look_up.work.weights is not None
     if (weights is not None) != need_gradients:
         raise ValueError("hps_train::rows: weights must be given if, and only if, the look-up was "
@@ -141,8 +148,9 @@ def _(collection, keys, *_, **__):
 
 
 @torch.library.register_fake("hps_train::rows")
-def _(look_up, anchor, weights, heights, widths):  # noqa: ARG001
-    return [anchor.new_empty((height, width)) for height, width in zip(heights, widths)]
+def _(look_up, anchor, weights, heights, widths, dtype):  # noqa: ARG001
+    return [anchor.new_empty((height, width), dtype=dtype)
+            for height, width in zip(heights, widths)]
 
 
 @torch.library.register_fake("hps_train::take_gradients")
@@ -154,7 +162,7 @@ def _(look_up, gradients, weight_count):
 
 
 def _keep(ctx, inputs, output):  # noqa: ARG001
-    look_up, _, weights, _, _ = inputs
+    look_up, _, weights, *_ = inputs
     ctx.has_weights, ctx.weight_count = weights is not None, 0
     if ctx.has_weights:
         ctx.weight_count = weights.numel()
@@ -165,7 +173,7 @@ def _keep(ctx, inputs, output):  # noqa: ARG001
 def _backward(ctx, gradients):
     anchor, weights = torch.ops.hps_train.take_gradients(
         *ctx.saved_tensors, gradients, ctx.weight_count)
-    return None, anchor, weights if ctx.has_weights else None, None, None
+    return None, anchor, weights if ctx.has_weights else None, None, None, None
 
 
 torch.library.register_autograd("hps_train::rows", _backward, setup_context=_keep)

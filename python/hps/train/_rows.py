@@ -6,9 +6,7 @@ import itertools
 import torch
 
 from hps.train._keys import plain
-from hps.train._table import POOLINGS
-
-_FLOAT_BYTES = 4
+from hps.train._table import DTYPES, POOLINGS
 
 
 class Layout:
@@ -58,10 +56,14 @@ class Work:
     If all pooled features have the same number of bags, as usual, the first block is [batch,
     columns] and has their outputs side by side. Otherwise each of them has a block of its own, as
     every feature with the pooling "none" has.
+
+    `dtype`: of the outputs and their gradients. `engine_dtype`: what the engine writes and reads;
+    that of the CPU has float32.
     """
 
-    def __init__(self, call, keys):
-        self.call, self.keys = call, keys
+    def __init__(self, call, keys, dtype=torch.float32):
+        self.call, self.keys, self.dtype = call, keys, dtype
+        self.engine_dtype = dtype if keys.values.is_cuda else torch.float32
         self.step = None  # the engine's
         # Of the features in the first block: (the backward pass, their gradients).
         self.column_gradients = None
@@ -72,7 +74,8 @@ class Work:
         # Of several ranks: the number of the call, the received sums, whether they are allowed, and
         # the learning rates.
         self.call_number = self.sums = self.is_allowed = self.rates = None
-        self.kept = None  # the tensors with these gradients
+        self.kept = None  # the tensors with these gradients, of columns or of blocks:
+        self.is_by_column = False
         self.memory = self.stream = None  # of a GPU: the memory that the step uses, and its stream
         if len(keys._bag_counts) == 1 and len(call.pooled) == len(call.names):
             self.is_joined, self.blocks = True, call.blocks
@@ -98,11 +101,12 @@ class Work:
 
     def new_blocks(self):
         device = self.keys.values.device
-        return [torch.empty(shape, dtype=torch.float32, device=device) for shape in self.shapes]
+        return [torch.empty(shape, dtype=self.engine_dtype, device=device)
+                for shape in self.shapes]
 
     def places(self, blocks):
-        """Where the rows of each feature lie: (address, float32 values from one row to the next).
-        One place: that of the first feature; those of the others are side by side."""
+        """Where the rows of each feature lie: (address, elements from one row to the next). One
+        place: that of the first feature; those of the others are side by side."""
         bases = [(0, 0) if block is None else (block.data_ptr(), block.stride(0))
                  for block in blocks]
         if self.is_joined and len(blocks) == 1:
@@ -111,30 +115,48 @@ class Work:
         for block, column, is_pooled in zip(self.blocks, self.call.columns, self.call.is_pooled):
             base, stride = bases[block]
             is_column = is_pooled and self.is_joined and base
-            found.append((base + _FLOAT_BYTES * column if is_column else base, stride))
+            found.append((base + self.engine_dtype.itemsize * column if is_column else base,
+                          stride))
         return found
 
     def take_gradients(self, block_gradients):
         """Keeps the gradients of the blocks, and those of columns that came by themselves."""
-        blocks = [None if each is None else _rows_of(each) for each in block_gradients]
         columns = self._columns_of_pass()
+        if columns is not None and block_gradients[0] is None and len(block_gradients) == 1:
+            self._keep(columns, is_by_column=True)
+            return
         if columns is not None:
-            columns = [None if each is None else _rows_of(each) for each in columns]
-            if blocks[0] is None and len(blocks) == 1:
-                self.kept = columns
-                self.gradients = [(0, 0) if each is None else (each.data_ptr(), each.stride(0))
-                                  for each in columns]
-                return
-            blocks[0] = self._joined(columns, blocks[0])
-        self.kept = blocks
-        self.gradients = self.places(blocks)
+            if block_gradients[0] is not None:  # the sum of both is not one of the outputs' type
+                self.engine_dtype = torch.float32
+            block_gradients = [self._joined(columns, block_gradients[0]), *block_gradients[1:]]
+        self._keep(block_gradients, is_by_column=False)
+
+    def _keep(self, gradients, is_by_column):
+        self.is_by_column = is_by_column
+        self.kept = [None if each is None else _rows_of(each, self.engine_dtype)
+                     for each in gradients]
+        if not is_by_column:
+            self.gradients = self.places(self.kept)
+            return
+        self.gradients = [(0, 0) if each is None else (each.data_ptr(), each.stride(0))
+                          for each in self.kept]
+
+    def widen(self):
+        """Makes the gradients float32, to go with those of other look-ups."""
+        self.engine_dtype = torch.float32
+        self._keep(self.kept, self.is_by_column)
+
+    @property
+    def typed_gradients(self):
+        """The places of the gradients, with their type as the engine of a GPU takes it."""
+        return self.gradients, number_of(self.engine_dtype)
 
     def feature_gradients(self):
         """The place of the gradients of each feature."""
         if len(self.gradients) == len(self.call.names):
             return self.gradients
         (base, stride), = self.gradients
-        return [(base + _FLOAT_BYTES * column if base else 0, stride)
+        return [(base + self.engine_dtype.itemsize * column if base else 0, stride)
                 for column in self.call.columns[:-1]]
 
     def weight_gradients(self, block_gradients):
@@ -152,7 +174,7 @@ class Work:
             if keys.offsets is not None:
                 lengths = keys.offsets[bags[i]:bags[i + 1] + 1].diff()
                 gradient = gradient.repeat_interleave(lengths, 0)
-            found[ends[i]:ends[i + 1]] = (gradient * rows).sum(1)
+            found[ends[i]:ends[i + 1]] = (gradient.float() * rows.float()).sum(1)
         return found
 
     def _gradient_of(self, i, block_gradients):
@@ -164,7 +186,7 @@ class Work:
         if (columns := self._columns_of_pass()) is not None:
             parts.append(columns[self.call.pooled.index(i)])
         parts = [part for part in parts if part is not None]
-        return sum(parts[1:], parts[0]) if parts else None
+        return sum(part.float() for part in parts) if parts else None
 
     def _columns_of_pass(self):
         number, columns = self.column_gradients or (None, None)
@@ -174,17 +196,21 @@ class Work:
         """The gradients of columns side by side, plus that of the whole block if there is one."""
         rows = self.shapes[0][0]
         joined = torch.cat([
-            torch.zeros(rows, self.call.dims[i], dtype=torch.float32,
-                        device=self.keys.values.device)
+            torch.zeros(rows, self.call.dims[i], dtype=self.dtype, device=self.keys.values.device)
             if each is None else each for i, each in zip(self.call.pooled, columns)], 1)
-        return joined if block is None else joined + block
+        return joined if block is None else joined.float() + block.float()
 
 
-def _rows_of(gradient):
-    """The gradient as float32 rows, each without gaps."""
-    if gradient.dtype is torch.float32 and gradient.stride(1) == 1 and not gradient.is_neg():
+def number_of(dtype):
+    """The engine's number of a torch.dtype."""
+    return DTYPES[str(dtype).removeprefix("torch.")]
+
+
+def _rows_of(gradient, dtype):
+    """The gradient as rows of this type, each without gaps."""
+    if gradient.dtype is dtype and gradient.stride(1) == 1 and not gradient.is_neg():
         return gradient
-    return plain(gradient.to(torch.float32))
+    return plain(gradient.to(dtype))
 
 
 class _Columns(torch.autograd.Function):
@@ -210,6 +236,8 @@ class Rows(collections.abc.Mapping):
 
     A pooled feature has [batch, dim]; one with the pooling "none" a row for each key, [n, dim], or
     [batch, k, dim] where its keys were [batch, k].
+
+    They are float32; where autocast is on, they have its type, and so have their gradients.
 
     No operation may change these tensors in place. Hooks and `retain_grad` of `tensor` see the
     gradients of `tensor` and `stack()` only, not those of rows[feature].

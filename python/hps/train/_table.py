@@ -5,11 +5,14 @@ import math
 import operator
 import re
 
+import torch
+
 from hps._hps import train as _engine
 from hps.train._initial import Constant, Normal, TruncatedNormal, Uniform
 from hps.train._optimizers import SGD, Adagrad, Adam, Ftrl, RowwiseAdagrad
 
 POOLINGS = {"sum": 0, "mean": 1, "none": 2}  # the numbers of the engine
+DTYPES = {"float32": 1, "float16": 2, "bfloat16": 3}  # the numbers of the engine
 PLACEMENTS = ("auto", "distributed", "hybrid", "localized", "replicated")
 _NAME = re.compile("[a-zA-Z0-9_-]{1,120}")
 # The least and the largest value of each.
@@ -59,6 +62,11 @@ class Table:
     features      the features that look up this table, `Feature`s or names; None: one with the
                   name of the table. In a step, the gradients of a key are summed over all of them,
                   and its row is updated once
+    dtype         type of a row's elements: "float32", "bfloat16" or "float16", or a torch.dtype.
+                  Optimizer states are float32. An update computes in float32 and rounds the result
+                  at random to one of the two nearest values, so that small updates count in the
+                  mean; equal updates of a row give equal bits. On a CPU, 16-bit elements take the
+                  memory of float32
     """
 
     name: str
@@ -71,6 +79,7 @@ class Table:
     expire_after: int = 0
     rows_max: int = 0
     features: list[Feature | str] | None = None
+    dtype: str | torch.dtype = "float32"
 
     def __post_init__(self):
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
@@ -88,6 +97,10 @@ class Table:
                                  f"not {value}")
             setattr(self, argument, value)
         _check_pooling(f"table {self.name!r}", self.pooling)
+        self.dtype = str(self.dtype).removeprefix("torch.")
+        if self.dtype not in DTYPES:
+            raise ValueError(f"table {self.name!r}: dtype must be one of {list(DTYPES)}, not "
+                             f"{self.dtype!r}")
         self._read_features()
         if self.placement not in PLACEMENTS:
             raise ValueError(f"table {self.name!r}: placement must be one of {list(PLACEMENTS)}, "
@@ -106,7 +119,8 @@ class Table:
 
     def engine(self):
         """The options as the engine takes them."""
-        return {"name": self.name, "dim": self.dim, "optimizer": self.optimizer.engine(),
+        return {"name": self.name, "dim": self.dim, "dtype": DTYPES[self.dtype],
+                "optimizer": self.optimizer.engine(),
                 "initializer": self.init.engine(), "admit_after": self.admit_after,
                 "expire_after": self.expire_after, "rows_max": self.rows_max}
 

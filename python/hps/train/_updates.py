@@ -109,20 +109,26 @@ class BackwardUpdates(_Updates):
 
 class DeviceUpdates(BackwardUpdates):
     """update="backward" of tables on a GPU. The GPU decides whether rows may change; nothing here
-    waits to hear what it has decided."""
+    waits to hear what it has decided.
+
+    An optimizer that moves the anchor without counting its version, through `data` or in a CUDA
+    graph, is not noticed: the anchor then keeps a value, which nothing uses.
+    """
 
     def __init__(self, engine, anchor):
         super().__init__(engine, anchor, None)
+        self._version = anchor._version
 
     @property
     def skipped(self):
         return self._engine.skipped_updates()
 
     def _may_be_moved(self):
-        return True
+        last, self._version = self._version, self.anchor._version
+        return self._version != last
 
     def _end_pass(self, works):
-        self.anchor.grad.add_(self._engine.update(works, 1.0))
+        self._engine.update(works, self.anchor.grad)
 
 
 class StepUpdates(_Updates):

@@ -45,6 +45,11 @@ __device__ inline Vector Over(Vector a, float b) {
   return Each(a, All(b, a), [](float x, float y) { return x / y; });
 }
 
+__device__ inline float SumOfSquares(float value) { return value * value; }
+__device__ inline float SumOfSquares(float4 value) {
+  return value.x * value.x + value.y * value.y + value.z * value.z + value.w * value.w;
+}
+
 // Whether all magnitudes are at most `limit`; NaN is not.
 __device__ inline bool IsWithin(float value, float limit) { return fabsf(value) <= limit; }
 __device__ inline bool IsWithin(float4 value, float limit) {

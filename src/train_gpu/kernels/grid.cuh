@@ -11,6 +11,8 @@
 namespace hps {
 
 inline constexpr uint32_t kThreads = 256;
+// Blocks of kThreads that a multiprocessor runs at a time at least, where rows are moved.
+inline constexpr uint32_t kBlocksOnSm = 4;
 inline constexpr uint32_t kGridRowsMax = 65'535;
 // Kernels whose work is found on the device have no more blocks than run at a time, or some times
 // that. Those of the first kind have little to do as a rule.

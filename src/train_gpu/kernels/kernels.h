@@ -16,9 +16,10 @@ namespace hps {
 // after the call, and a graph keeps them. `to` is aligned to 16 bytes.
 cudaError_t WriteToDevice(std::byte* to, std::span<const std::byte> bytes, cudaStream_t stream);
 
-// Prepare. In this order; the last three where keys get rows. `bags_max`: the most bags of a
-// feature.
-cudaError_t StartPositions(const TrainStepView& step, uint32_t bags_max, cudaStream_t stream);
+// Prepare. In this order; the last three where keys get rows. `description`: the arrays of
+// features, tables and groups. `bags_max`: the most bags of a feature.
+cudaError_t StartPositions(const TrainStepView& step, std::span<const std::byte> description,
+                           uint32_t bags_max, cudaStream_t stream);
 // `is_seen`: the step has the rows, which may be updated.
 cudaError_t FindRows(const TrainStepView& step, bool is_seen, cudaStream_t stream);
 cudaError_t ClaimEntries(const TrainStepView& step, cudaStream_t stream);
@@ -26,22 +27,24 @@ cudaError_t CreateRows(const TrainStepView& step, cudaStream_t stream);
 cudaError_t ResolveRows(const TrainStepView& step, cudaStream_t stream);
 
 // Then, where the step can be updated: the first position of each position's row, which the next
-// step changes; a stable sort of the positions by it, and places, which are of this step alone.
+// step changes; a stable sort of the positions by it, which is of this step alone.
 // OrderScratchBytes launches nothing.
 cudaError_t OrderScratchBytes(uint32_t key_count, size_t* bytes);
 cudaError_t FindFirsts(const TrainStepView& step, cudaStream_t stream);
 cudaError_t OrderPositions(const TrainStepView& step, cudaStream_t stream);
 
 // `rows_max`: the most output rows of a feature. `dim_max`: the widest row. `is_aligned`: rows,
-// strides and dims of all outputs are multiples of four floats.
+// strides and dims of all outputs are multiples of four elements.
 cudaError_t GatherRows(const TrainStepView& step, uint32_t rows_max, uint32_t dim_max,
                        bool is_aligned, cudaStream_t stream);
 
 // `groups`: those of the step.
 cudaError_t SumGradients(const TrainStepView& step, const ReduceView& reduce,
                          std::span<const StepGroup> groups, cudaStream_t stream);
+// `updates`: of the step's tables.
 cudaError_t UpdateRows(const TrainStepView& step, const ReduceView& reduce,
-                       std::span<const StepGroup> groups, cudaStream_t stream);
+                       std::span<const StepUpdate> updates, std::span<const StepGroup> groups,
+                       cudaStream_t stream);
 
 // Index and rows of one table, outside of steps. Lists and rows are in device memory.
 

@@ -2,8 +2,9 @@
 //
 //   table   an index of its own: buckets of one 128-byte line. It leads from a key to an entry,
 //           which has the number of the key's row, or the count of a key that waits for admission.
-//   group   tables whose rows have one width and one optimizer. Their rows are in one arena,
-//           [vector | state] with a stride of whole lines, and have a record of 32 bytes each.
+//   group   tables whose rows have one width, one type and one optimizer. Their rows are in one
+//           arena, [vector | state] with a stride of whole lines, and have a record of 32 bytes
+//           each.
 //
 // A key's buckets are HomeBucket, SecondBucket and those after the second. The key is in the first
 // of them that had an empty slot when it was inserted. Erasing a key marks its slot as erased,
@@ -123,7 +124,9 @@ struct TrainGroupView {
   uint32_t* free_rows;
   uint64_t stride_bytes;
   uint32_t dim;
-  uint32_t state_count;  // float32 values behind the vector
+  Dtype dtype;           // of the vector's elements
+  uint32_t state_begin;  // bytes from a row's first to its state
+  uint32_t state_count;  // float32 values
   SparseOptimizer optimizer;
   const float2* corrections;  // Adam's, [kKnownCorrections], by t; more are computed
 };
@@ -167,8 +170,12 @@ HPS_HOST_DEVICE inline bool IsExpired(const TrainTableView& table, const RowReco
          step - row.last_seen > table.expire_after;
 }
 
-HPS_HOST_DEVICE inline float* VectorOf(const TrainGroupView& group, uint32_t row) {
-  return static_cast<float*>(static_cast<void*>(group.rows + row * group.stride_bytes));
+// A row begins with the elements of its vector.
+HPS_HOST_DEVICE inline std::byte* RowAt(const TrainGroupView& group, uint32_t row) {
+  return group.rows + row * group.stride_bytes;
+}
+HPS_HOST_DEVICE inline float* StateOf(const TrainGroupView& group, std::byte* row) {
+  return static_cast<float*>(static_cast<void*>(row + group.state_begin));
 }
 
 }  // namespace hps

@@ -1,8 +1,8 @@
 // Prepare: keys to rows.
-#include <cstring>
-
 #include "gpu/device_memory.cuh"
 #include "gpu/kernel_launch.h"
+#include "train_gpu/kernels/arguments.cuh"
+#include "train_gpu/kernels/elements.cuh"
 #include "train_gpu/kernels/grid.cuh"
 #include "train_gpu/kernels/kernels.h"
 #include "train_gpu/kernels/key_index.cuh"
@@ -12,14 +12,19 @@ namespace {
 
 constexpr uint32_t kStartThreads = 1024;
 constexpr uint32_t kBagLanes = 4;
-constexpr size_t kArgumentWords = 880;
 
-struct Arguments {
-  uint32_t words[kArgumentWords];
-};
+__global__ void WriteKernel(std::byte* to, Arguments arguments) { arguments.WriteTo(to); }
 
-__global__ void WriteKernel(uint32_t* to, Arguments arguments, uint32_t count) {
-  for (uint32_t i = threadIdx.x; i < count; i += blockDim.x) to[i] = arguments.words[i];
+// Where the sorted positions and the sums of the groups are.
+__device__ void DivideGroups(const TrainStepView& step) {
+  uint64_t sums = 0;
+  for (uint32_t g = 0; g < step.group_count; ++g) {
+    StepGroup& group = step.groups[g];
+    group.begin = step.starts[group.feature_begin];
+    group.end = step.starts[group.feature_end];
+    group.sums_begin = sums;
+    sums += uint64_t{group.end - group.begin} * group.dim;
+  }
 }
 
 // The keys of a feature, cut to those that there are.
@@ -52,10 +57,12 @@ __device__ void RefuseOffsets(const TrainStepView& step) {
   Refuse(step, kBadOffsets);
 }
 
-// One block. Counts of earlier steps are cleared here too.
-__global__ void StartKernel(TrainStepView step) {
+// One block. Counts of earlier steps are cleared here too. `description`: of the step, from its
+// features on, if it is short.
+__global__ void StartKernel(TrainStepView step, Arguments description) {
   __shared__ uint32_t sums[kStartThreads];
   __shared__ uint32_t total;
+  description.WriteTo(step.features);
   if (threadIdx.x == 0) {
     total = 0;
     step.starts[0] = 0;
@@ -88,6 +95,7 @@ __global__ void StartKernel(TrainStepView step) {
     if (threadIdx.x == 0) total = min(total + sums[kStartThreads - 1], step.batch.key_count);
     __syncthreads();
   }
+  if (threadIdx.x == 0) DivideGroups(step);
 }
 
 // Checks the bags, and writes that of each position where they are wanted.
@@ -250,24 +258,27 @@ __device__ uint32_t TakeRow(const TrainGroupView& group, TrainGroupCounters& cou
 // All lanes of a warp write a new row's values.
 __device__ void FillRow(const TrainGroupView& group, const TrainTableView& table, uint32_t row,
                         Key key, uint32_t lane) {
-  float* const vector = VectorOf(group, row);
+  std::byte* const at = RowAt(group, row);
+  const auto write = [&](uint32_t i, uint64_t bits) {
+    StoreNearest(at, i, InitialValue(table.initializer, static_cast<uint32_t>(bits)), group.dtype);
+  };
   const uint64_t state = HashKey(key, table.initializer.seed);
   for (uint32_t i = 2 * lane; i < group.dim; i += 2 * kWarpLanes) {
     const uint64_t bits = InitialBits(state, i / 2);
-    vector[i] = InitialValue(table.initializer, static_cast<uint32_t>(bits));
-    if (i + 1 < group.dim)
-      vector[i + 1] = InitialValue(table.initializer, static_cast<uint32_t>(bits >> 32));
+    write(i, bits);
+    if (i + 1 < group.dim) write(i + 1, bits >> 32);
   }
   // Accumulators come before what begins with 0 (InitializeState).
   const OptimizerKind kind = group.optimizer.kind;
   const bool has_accumulators = kind == OptimizerKind::kAdagrad || kind == OptimizerKind::kFtrl;
   for (uint32_t i = lane; i < group.state_count; i += kWarpLanes) {
-    vector[group.dim + i] =
+    StateOf(group, at)[i] =
         has_accumulators && i < group.dim ? group.optimizer.initial_accumulator : 0.0f;
   }
 }
 
-// A warp makes 32 rows: their numbers by a lane each, their values by all lanes.
+// Takes rows that ClaimKernel has freed, so that it is a kernel of its own. A warp makes 32 rows:
+// their numbers by a lane each, their values by all lanes.
 __global__ void CreateKernel(TrainStepView step) {
   const uint32_t lane = threadIdx.x % kWarpLanes;
   const uint32_t warp = (blockIdx.x * blockDim.x + threadIdx.x) / kWarpLanes;
@@ -317,22 +328,26 @@ __global__ void ResolveKernel(TrainStepView step) {
 }  // namespace
 
 cudaError_t WriteToDevice(std::byte* to, std::span<const std::byte> bytes, cudaStream_t stream) {
-  for (size_t at = 0; at < bytes.size(); at += sizeof(Arguments)) {
-    Arguments arguments;
-    const size_t size = std::min(bytes.size() - at, sizeof(Arguments));
-    std::memcpy(arguments.words, bytes.data() + at, size);
-    const auto count = static_cast<uint32_t>((size + 3) / 4);
+  for (size_t at = 0; at < bytes.size(); at += Arguments::kBytesMax) {
+    const auto part = bytes.subspan(at, std::min(bytes.size() - at, Arguments::kBytesMax));
     const cudaError_t error = LaunchKernel<WriteKernel>(
-        {.blocks = 1, .threads = 256, .stream = stream},
-        static_cast<uint32_t*>(static_cast<void*>(to + at)), arguments, count);
+        {.blocks = 1, .threads = 256, .stream = stream}, to + at, Arguments::Of(part));
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;
 }
 
-cudaError_t StartPositions(const TrainStepView& step, uint32_t bags_max, cudaStream_t stream) {
-  const cudaError_t error =
-      LaunchKernel<StartKernel>({.blocks = 1, .threads = kStartThreads, .stream = stream}, step);
+cudaError_t StartPositions(const TrainStepView& step, std::span<const std::byte> description,
+                           uint32_t bags_max, cudaStream_t stream) {
+  auto* const features = static_cast<std::byte*>(static_cast<void*>(step.features));
+  cudaError_t error = cudaSuccess;
+  if (description.size() > Arguments::kBytesMax) {
+    error = WriteToDevice(features, description, stream);
+    description = {};
+  }
+  if (error != cudaSuccess) return error;
+  error = LaunchKernel<StartKernel>({.blocks = 1, .threads = kStartThreads, .stream = stream}, step,
+                                    Arguments::Of(description));
   if (error != cudaSuccess || step.batch.offsets == nullptr) return error;
   return LaunchKernel<BagKernel>({.blocks = Blocks(bags_max, kThreads / kBagLanes),
                                   .threads = kThreads,

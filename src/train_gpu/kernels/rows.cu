@@ -3,6 +3,7 @@
 
 #include "gpu/device_memory.cuh"
 #include "gpu/kernel_launch.h"
+#include "train_gpu/kernels/elements.cuh"
 #include "train_gpu/kernels/grid.cuh"
 #include "train_gpu/kernels/kernels.h"
 #include "train_gpu/kernels/key_index.cuh"
@@ -57,23 +58,39 @@ __global__ void ListKernel(TableMemory memory, EntryFilter filter, KeyValues lis
   list.values[at] = value;
 }
 
+// What is copied of a row: the vector, and with its state that and the accumulator.
+struct CopiedRow {
+  bool has_state;
+  bool has_accumulator;
+  uint32_t dim;
+  uint32_t end;    // of the vector and the state behind it
+  uint32_t width;  // values in all
+
+  __device__ CopiedRow(const TrainGroupView& group, const RowCopy& copy)
+      : has_state(copy.last_seen != nullptr),
+        has_accumulator(has_state && group.optimizer.kind == OptimizerKind::kRowwiseAdagrad),
+        dim(group.dim),
+        end(dim + (has_state ? group.state_count : 0)),
+        width(end + (has_accumulator ? 1 : 0)) {}
+};
+
 __global__ void CopyOutKernel(TrainGroupView group, const uint32_t* rows, uint32_t count,
                               uint32_t flag, RowCopy to) {
   const uint32_t lane = threadIdx.x % kWarpLanes;
   const uint32_t warps = gridDim.x * (blockDim.x / kWarpLanes);
-  const bool with_state = to.last_seen != nullptr;
-  const bool is_rowwise = group.optimizer.kind == OptimizerKind::kRowwiseAdagrad;
-  const uint32_t copied = group.dim + (with_state ? group.state_count : 0);
-  const uint32_t width = copied + (with_state && is_rowwise ? 1 : 0);
+  const CopiedRow copied(group, to);
   for (uint32_t i = (blockIdx.x * blockDim.x + threadIdx.x) / kWarpLanes; i < count; i += warps) {
     RowRecord& record = group.records[rows[i]];
-    const float* const values = VectorOf(group, rows[i]);
-    for (uint32_t j = lane; j < copied; j += kWarpLanes)
-      to.values[uint64_t{i} * width + j] = values[j];
+    std::byte* const row = RowAt(group, rows[i]);
+    float* const values = to.values + uint64_t{i} * copied.width;
+    for (uint32_t j = lane; j < copied.end; j += kWarpLanes) {
+      values[j] =
+          j < copied.dim ? Load<float>(row, j, group.dtype) : StateOf(group, row)[j - copied.dim];
+    }
     if (lane != 0) continue;
     if (flag != 0) record.updates |= flag;
-    if (!with_state) continue;
-    if (is_rowwise) to.values[uint64_t{i} * width + copied] = record.accumulator;
+    if (!copied.has_state) continue;
+    if (copied.has_accumulator) values[copied.end] = record.accumulator;
     to.last_seen[i] = record.last_seen;
     to.updates[i] = record.updates & kUpdatesMax;
   }
@@ -83,21 +100,21 @@ __global__ void CopyInKernel(TrainGroupView group, const uint32_t* rows, uint32_
                              RowCopy from) {
   const uint32_t lane = threadIdx.x % kWarpLanes;
   const uint32_t warps = gridDim.x * (blockDim.x / kWarpLanes);
-  const bool with_state = from.last_seen != nullptr;
-  const bool is_rowwise = group.optimizer.kind == OptimizerKind::kRowwiseAdagrad;
-  const uint32_t copied = group.dim + (with_state ? group.state_count : 0);
-  const uint32_t width = copied + (with_state && is_rowwise ? 1 : 0);
+  const CopiedRow copied(group, from);
   for (uint32_t i = (blockIdx.x * blockDim.x + threadIdx.x) / kWarpLanes; i < count; i += warps) {
     if (rows[i] == kNoDeviceRow) continue;
     RowRecord& record = group.records[rows[i]];
-    float* const values = VectorOf(group, rows[i]);
-    for (uint32_t j = lane; j < copied; j += kWarpLanes)
-      values[j] = from.values[uint64_t{i} * width + j];
+    std::byte* const row = RowAt(group, rows[i]);
+    const float* const values = from.values + uint64_t{i} * copied.width;
+    for (uint32_t j = lane; j < copied.dim; j += kWarpLanes)
+      StoreNearest(row, j, values[j], group.dtype);
+    for (uint32_t j = copied.dim + lane; j < copied.end; j += kWarpLanes)
+      StateOf(group, row)[j - copied.dim] = values[j];
     if (lane != 0) continue;
     record.changed = from.change;
-    record.last_seen = with_state ? from.last_seen[i] : from.seen;
-    if (!with_state) continue;
-    if (is_rowwise) record.accumulator = from.values[uint64_t{i} * width + copied];
+    record.last_seen = copied.has_state ? from.last_seen[i] : from.seen;
+    if (!copied.has_state) continue;
+    if (copied.has_accumulator) record.accumulator = values[copied.end];
     record.updates =
         (record.updates & ~kUpdatesMax) | kEntryPublished | min(from.updates[i], kUpdatesMax);
   }

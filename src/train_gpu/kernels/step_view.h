@@ -1,9 +1,10 @@
 // A step in device memory, as its kernels see it.
 //
 // Features are in the order of their groups, and of their tables within a group. Their keys, in
-// this order, have positions: position v is the key v - starts[f] of feature f. A row's place is
-// its number among the step's different rows, by first position. A key without a row has a place of
-// its own, so that all gradients are looked at.
+// this order, have positions: position v is the key v - starts[f] of feature f. Positions are
+// sorted by the first position that has their row; those of a row are a run. A key without a row
+// has a run of its own, so that all gradients are looked at. The positions of a group stay
+// together.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +37,6 @@ struct StepTable {
 };
 struct StepUpdate {
   float rate;
-  float scale;
   uint32_t change;
   uint32_t has_gradients;
   float correction;  // of sparse Adam; the device writes it
@@ -50,8 +50,8 @@ struct StepGroup {
   uint32_t dim;
   uint32_t states;  // values of state behind each of the vector
   // The device writes these.
-  uint32_t place_begin;
-  uint32_t place_end;
+  uint32_t begin;       // position, also of the sorted ones
+  uint32_t end;         // position
   uint64_t sums_begin;  // in ReduceView::sums
 };
 
@@ -59,15 +59,21 @@ struct StepGroup {
 struct StepCounts {
   uint32_t missing;  // positions whose keys have no row
   uint32_t created;
-  uint32_t spans;            // runs over several chunks
+  uint32_t short_spans;  // runs over several chunks
+  uint32_t long_spans;
   uint32_t is_refused;       // 1: the update must change no row
   uint32_t has_bad_offsets;  // 1: no key is looked up, and gradients are not looked at
 };
 
 // Of a feature's outputs, or of their gradients.
 struct FeatureRows {
-  float* rows;
-  uint64_t stride;
+  std::byte* rows;
+  uint64_t stride;  // bytes
+};
+
+struct StepOutputs {
+  FeatureRows* rows;  // [features]
+  Dtype dtype;
 };
 
 // As SetBatch.
@@ -91,26 +97,14 @@ struct FoundRows {
   uint32_t* created;   // [keys]: where they are in `missing`
 };
 
-// Positions sorted by the first positions of their rows.
+// Positions, by position and sorted.
 struct SortedPositions {
-  uint32_t* firsts;         // [keys], by position
-  uint32_t* positions;      // [keys], by position
+  uint32_t* firsts;         // [keys]: the first position of each position's row
+  uint32_t* positions;      // [keys]
   uint32_t* sorted_firsts;  // [keys]
   uint32_t* sorted;         // [keys]: positions
-  uint32_t* places;         // [keys]: one more than the place of the position's row
   std::byte* scratch;
   size_t scratch_bytes;
-};
-
-// A row of the step.
-struct alignas(16) StepPlace {
-  Key key;
-  uint32_t row;    // kNoDeviceRow: the key has none
-  uint32_t table;  // among the step's tables
-};
-struct StepPlaces {
-  StepPlace* places;  // [keys]
-  uint32_t* begins;   // [keys + 1]: the first sorted position of each place
 };
 
 struct TrainStepView {
@@ -122,28 +116,36 @@ struct TrainStepView {
   uint32_t table_count;
   StepGroup* groups;
   uint32_t group_count;
-  uint32_t* starts;      // [features + 1]
-  FeatureRows* outputs;  // [features]
+  uint32_t* starts;  // [features + 1]
+  StepOutputs outputs;
   FoundRows found;
   SortedPositions order;
-  StepPlaces places;
   uint32_t number;  // of the steps that can be updated
   // How keys without a row get one.
   enum class NewRows : uint32_t { kNone, kByAdmission, kAll } new_rows;
 };
 
+// A run over several chunks.
+struct Span {
+  uint32_t begin;  // sorted position
+  uint32_t parts;  // chunks that have some of it; of a long one not known yet
+};
+
 // Gradients on their way to the rows.
 struct ReduceView {
-  const FeatureRows* gradients;  // [features]
-  StepUpdate* updates;           // [step's tables]
-  float* sums;                   // of places, in their order, `dim` of its group each
-  float* heads;                  // [chunks, dim_max]: parts of runs that began in an earlier chunk
-  float* tails;                  // [chunks, dim_max]: parts of runs that go on in the next chunk
-  uint32_t* spans;               // [chunks]: chunks with a tail
+  FeatureRows* gradients;  // [features]
+  Dtype dtype;             // of the gradients
+  StepUpdate* updates;     // [step's tables]
+  float* sums;             // of runs, where their first sorted positions are
+  float scale;             // of the sums
+  float* heads;            // [chunks, dim_max]: parts of runs that began in an earlier chunk
+  float* tails;            // [chunks, dim_max]: parts of runs that go on in the next chunk
+  Span* spans;             // [chunks]: see ListSpan
+  uint32_t chunks;
   uint32_t dim_max;
   float limit;        // a sum's largest magnitude
-  bool is_aligned;    // rows, strides and dims of all features are multiples of four floats
-  float* verdict;     // becomes 0, or infinite
+  bool is_aligned;    // rows, strides and dims of all features are multiples of four elements
+  float* verdict;     // becomes infinite, if no row may change
   uint64_t* skipped;  // counts
 };
 
