@@ -107,7 +107,7 @@ def code_of(data: bytearray, entry: Entry) -> bytes:
 
 
 def needed(library: str) -> list[bytes] | None:
-    """Names of kernels: what has none of them is not needed. None: all is needed."""
+    """Names of kernels. Code that has none of these names is removed; None: no code is."""
     if library.endswith("tbe_training_backward.so"):
         return [b"split_embedding_backward_codegen_%b_unweighted_kernel" % optimizer.encode()
                 for optimizer in OPTIMIZERS] + [b"find_long_segments", b"grad_mean",
@@ -118,7 +118,7 @@ def needed(library: str) -> list[bytes] | None:
 
 
 def thin(data: bytearray, library: str, architecture: int) -> tuple[int, int]:
-    """Overwrites with zeros what is not needed. Returns the bytes of code, and those kept."""
+    """Overwrites unneeded code with zeros. Returns the bytes of all code, and of the code kept."""
     section, names = section_of(data, b".nv_fatbin"), needed(library)
     total = kept = 0
     for entry in entries(data, *section) if section else ():

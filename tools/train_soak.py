@@ -57,7 +57,7 @@ class CountingTarget:
 
 
 class Publisher(threading.Thread):
-    """Publishes until `end`, which raises what has failed."""
+    """Publishes until `end` is called, which raises the error of a publish that failed."""
 
     def __init__(self, embed: ht.EmbeddingCollection) -> None:
         super().__init__(name="publisher")

@@ -56,28 +56,26 @@ void Publish(const OpenProducer& open, nb::handle keys, nb::handle rows, double 
   const std::span<const Key> key_span = ReadKeys(keys, {"keys"}, widened, key_array);
   RowArray read;
   Array row_array;
-  std::vector<std::byte> converted;
+  bool is_other = false;
   if (!rows.is_none()) {
     row_array = ReadArray(rows, {"rows"}, false);
     read = ReadRows(row_array, key_span.size());
-    const bool is_other = read.dtype != open.spec.dtype;
+    is_other = read.dtype != open.spec.dtype;
     if (read.dim != open.spec.dim || (is_other && read.dtype != Dtype::kFloat32))
       RaiseInvalid("rows: another dim or dtype than the producer's");
-    if (is_other) {
-      absl::StatusOr<std::vector<std::byte>> found;
-      {
-        const ReleasedGil released;
-        found = ConvertChangedRows(read.bytes, open.spec.dtype);
-      }
-      converted = ValueOrRaise(std::move(found));
-      read.bytes = converted;
-    }
   }
   absl::Status status;
   {
     const ReleasedGil released;
-    status = rows.is_none() ? producer->Delete(key_span, longest)
-                            : producer->Upsert(key_span, read.bytes, longest);
+    if (rows.is_none()) {
+      status = producer->Delete(key_span, longest);
+    } else if (is_other) {
+      const auto converted = ConvertChangedRows(read.bytes, open.spec.dtype);
+      status =
+          converted.ok() ? producer->Upsert(key_span, *converted, longest) : converted.status();
+    } else {
+      status = producer->Upsert(key_span, read.bytes, longest);
+    }
   }
   RaiseIfError(status);
 }

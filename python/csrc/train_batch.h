@@ -62,9 +62,12 @@ SetBatch BatchOf(Batch& batch, const Step& step) {
 // features are beside those of the first.
 using Places = std::vector<std::pair<uintptr_t, size_t>>;
 
-// Calls take(address, stride) for each feature.
-template <typename Step, typename Take>
-void ForPlaces(const Places& places, const Step& step, size_t element_bytes, const Take& take) {
+// `At`: the outputs or gradients of a feature, {pointer to `Value`, values from one row to the
+// next}.
+template <typename At, typename Value, typename Step>
+std::vector<At> RowsAt(const Places& places, const Step& step, size_t element_bytes) {
+  std::vector<At> found;
+  found.reserve(step.features().size());
   uintptr_t address = 0;
   size_t stride = 0;
   for (size_t i = 0; i < step.features().size(); ++i) {
@@ -72,8 +75,9 @@ void ForPlaces(const Places& places, const Step& step, size_t element_bytes, con
       std::tie(address, stride) = places[i];
     else if (address != 0)
       address += step.dim(i - 1) * element_bytes;
-    take(address, stride);
+    found.push_back({reinterpret_cast<Value*>(address), stride * element_bytes / sizeof(Value)});
   }
+  return found;
 }
 
 inline std::vector<UpdateFactors> FactorsOf(const std::vector<float>& learning_rates, float scale) {

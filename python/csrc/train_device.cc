@@ -90,18 +90,6 @@ size_t ForwardBytes(BoundStep& step, Batch batch, int mode) {
 // Places of outputs or gradients, and the number of their Dtype.
 using TypedPlaces = std::pair<Places, int>;
 
-// `At`: DeviceOutput or DeviceGradient, with pointers to `Byte`.
-template <typename At, typename Byte>
-std::vector<At> RowsAt(const TypedPlaces& rows, const BoundStep& step) {
-  std::vector<At> found;
-  found.reserve(step.features().size());
-  const size_t bytes = ElementBytes(static_cast<Dtype>(rows.second));
-  ForPlaces(rows.first, step, bytes, [&](uintptr_t address, size_t stride) {
-    found.push_back({reinterpret_cast<Byte*>(address), stride * bytes});
-  });
-  return found;
-}
-
 // Without outputs, the step gets ready to be updated, and looks nothing up.
 void Forward(BoundStep& step, Batch batch, int mode, const TypedPlaces& outputs,
              const StepMemory& place) {
@@ -110,9 +98,10 @@ void Forward(BoundStep& step, Batch batch, int mode, const TypedPlaces& outputs,
     const ReleasedGil release;
     status = step.step().Prepare(BatchOf(batch, step), static_cast<StepMode>(mode), MemoryOf(place),
                                  StreamOf(place));
+    const auto dtype = static_cast<Dtype>(outputs.second);
     if (status.ok() && !outputs.first.empty()) {
-      status = step.step().Gather(RowsAt<DeviceOutput, std::byte>(outputs, step),
-                                  static_cast<Dtype>(outputs.second), StreamOf(place));
+      const auto rows = RowsAt<DeviceOutput, std::byte>(outputs.first, step, ElementBytes(dtype));
+      status = step.step().Gather(rows, dtype, StreamOf(place));
     }
   }
   RaiseIfError(status);
@@ -132,9 +121,11 @@ void Update(BoundStep& step, const TypedPlaces& gradients,
   absl::Status status;
   {
     const ReleasedGil release;
-    const auto rows = RowsAt<DeviceGradient, const std::byte>(gradients, step);
-    status = step.step().Reduce({.features = rows, .dtype = static_cast<Dtype>(gradients.second)},
-                                scale, MemoryOf(place), StreamOf(place));
+    const auto dtype = static_cast<Dtype>(gradients.second);
+    const auto rows =
+        RowsAt<DeviceGradient, const std::byte>(gradients.first, step, ElementBytes(dtype));
+    status = step.step().Reduce({.features = rows, .dtype = dtype}, scale, MemoryOf(place),
+                                StreamOf(place));
     if (status.ok()) {
       status = step.step().Apply(of_tables, reinterpret_cast<float*>(verdict), StreamOf(place));
     }

@@ -26,23 +26,12 @@ namespace {
 
 namespace nb = nanobind;
 
-// `At`: FeatureOutput or FeatureGradient, with pointers to `Value`.
-template <typename At, typename Value>
-std::vector<At> RowsAt(const Places& places, const RankStep& step) {
-  std::vector<At> found;
-  found.reserve(step.features().size());
-  ForPlaces(places, step, sizeof(Value), [&](uintptr_t address, size_t stride) {
-    found.push_back({reinterpret_cast<Value*>(address), stride});
-  });
-  return found;
-}
-
 std::vector<FeatureOutput> OutputsAt(const Places& places, const RankStep& step) {
-  return RowsAt<FeatureOutput, float>(places, step);
+  return RowsAt<FeatureOutput, float>(places, step, sizeof(float));
 }
 
 std::vector<FeatureGradient> GradientsAt(const Places& places, const RankStep& step) {
-  return RowsAt<FeatureGradient, const float>(places, step);
+  return RowsAt<FeatureGradient, const float>(places, step, sizeof(float));
 }
 
 using Keys = nb::ndarray<const Key, nb::ndim<1>, nb::c_contig, nb::device::cpu>;

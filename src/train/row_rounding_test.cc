@@ -66,8 +66,8 @@ Neighbours NeighboursOf(float value, Dtype dtype) {
   return {with_sign(values[below]), with_sign(values[above]), with_sign(values[nearest])};
 }
 
-// About every two values that are next to each other: what lies between them, and beyond the
-// largest; with both signs. And numbers whose bits are all random.
+// With both signs: each value, each middle of two adjacent ones, and their neighbours in float32;
+// numbers beyond the largest value; and numbers whose bits are all random.
 std::vector<float> FiniteValues(Dtype dtype) {
   std::vector<float> all;
   const std::vector<float>& values = ValuesOf(dtype);
@@ -136,7 +136,7 @@ TEST(RowRounding, EveryValueOfTheTypeStaysWhatItIs) {
           ASSERT_TRUE(std::isnan(nearest) && std::isnan(rounded)) << bits;
           ASSERT_EQ(std::signbit(nearest), std::signbit(value)) << bits;
           ASSERT_EQ(std::signbit(rounded), std::signbit(value)) << bits;
-          // What is left of it has a bit that the upper 16 of float32 have.
+          // Still NaN, and not infinity, when bfloat16 cuts off the lower 16 bits.
           ASSERT_NE(BitsOf(nearest) & 0x007f0000, 0U) << bits;
           continue;
         }

@@ -277,7 +277,7 @@ def names(device: str) -> list[str]:
 
 
 def line_of(found: dict) -> str:
-    """What is printed of a result."""
+    """The line that reports a result."""
     start = f"{found['name']:75}"
     if "skipped" in found:
         return f"{start} not measured: {found['skipped']}"

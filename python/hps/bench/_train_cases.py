@@ -1,4 +1,4 @@
-"""What `python -m hps.bench train --device cuda` measures, and what is asked of it.
+"""The cases of `python -m hps.bench train --device cuda`, and their targets.
 
 A case is an optimizer and types; it has some shapes of batches. A bound is a peer, or the time in
 which a copy in the same run moves the bytes that a step must move at least:

@@ -56,7 +56,7 @@ def seconds_of_shapes(make: Callable, case: Case, data: Data) -> dict[Shape, lis
 
 
 def release() -> None:
-    """Gives the memory of what is no longer used back."""
+    """Frees the GPU memory of deleted tensors and tables."""
     gc.collect()
     torch.cuda.empty_cache()
 

@@ -54,7 +54,8 @@ class Data:
 
 
 def backward(out: torch.Tensor, gradient: torch.Tensor) -> None:
-    """PyTorch would convert a gradient of another type, which is none of what is measured."""
+    """Runs the backward pass. Refuses a gradient of another type than the output's: PyTorch would
+    convert it, and the figure would have the time of that."""
     if out.dtype != gradient.dtype:
         raise TypeError(f"outputs are {out.dtype}, their gradients {gradient.dtype}")
     out.backward(gradient)

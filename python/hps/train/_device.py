@@ -14,7 +14,7 @@ from hps._errors import ResourceExhaustedError
 from hps._hps import train as _engine
 from hps.train._keys import joined
 from hps.train._local import Alone, Engine
-from hps.train._rows import number_of
+from hps.train._table import DTYPE_NUMBERS
 
 
 def device_of(device):
@@ -92,7 +92,7 @@ class DeviceTables(Alone, Engine):
         blocks = work.new_blocks()
         stream = self._stream()
         memory = self._prepare(step, work.keys, _engine.TRAIN if is_training else _engine.EVALUATE,
-                               (work.places(blocks), number_of(work.engine_dtype)), stream)
+                               (work.places(blocks), DTYPE_NUMBERS[work.engine_dtype]), stream)
         if is_training:
             work.step, work.memory, work.stream = step, memory, stream
         else:
@@ -136,7 +136,7 @@ class DeviceTables(Alone, Engine):
             for work in works:
                 work.widen()
         gradients = [place for work in works for place in work.feature_gradients()]
-        dtype = number_of(works[0].engine_dtype)
+        dtype = DTYPE_NUMBERS[works[0].engine_dtype]
         # In use until the end.
         _kept = self._prepare(step, keys, _engine.ORDER, ([], dtype), stream)
         self._apply(step, call.tables, (gradients, dtype), verdict, stream)

@@ -20,8 +20,9 @@ import weakref
 
 import torch
 
+from hps.train._table import DTYPE_NUMBERS
+
 _LIBRARY = torch.library.Library("hps_train", "FRAGMENT")
-_DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 # They call Python, and wait for other ranks: no part of a CUDA graph.
 _TAGS = tuple(getattr(torch.Tag, name) for name in ("cudagraph_unsafe",)
               if hasattr(torch.Tag, name))
@@ -68,8 +69,9 @@ def _find(numbered, number, error):
 
 def _look_up(collection, keys, offsets, weights, features, bag_counts, is_weighted, is_training,
              is_frozen, weights_need_gradients, dtype):
-    if dtype not in _DTYPES:
-        raise ValueError(f"hps_train::look_up: dtype must be one of {_DTYPES}, not {dtype}")
+    if dtype not in DTYPE_NUMBERS:
+        raise ValueError(f"hps_train::look_up: dtype must be one of "
+                         f"{list(DTYPE_NUMBERS)}, not {dtype}")
 
     look_ups = _find(_collections, collection, "the EmbeddingCollection of this program was "
                      "deleted, or is in another process")

@@ -6,7 +6,7 @@ import itertools
 import torch
 
 from hps.train._keys import plain
-from hps.train._table import DTYPES, POOLINGS
+from hps.train._table import DTYPE_NUMBERS, POOLINGS
 
 
 class Layout:
@@ -149,7 +149,7 @@ class Work:
     @property
     def typed_gradients(self):
         """The places of the gradients, with their type as the engine of a GPU takes it."""
-        return self.gradients, number_of(self.engine_dtype)
+        return self.gradients, DTYPE_NUMBERS[self.engine_dtype]
 
     def feature_gradients(self):
         """The place of the gradients of each feature."""
@@ -199,11 +199,6 @@ class Work:
             torch.zeros(rows, self.call.dims[i], dtype=self.dtype, device=self.keys.values.device)
             if each is None else each for i, each in zip(self.call.pooled, columns)], 1)
         return joined if block is None else joined.float() + block.float()
-
-
-def number_of(dtype):
-    """The engine's number of a torch.dtype."""
-    return DTYPES[str(dtype).removeprefix("torch.")]
 
 
 def _rows_of(gradient, dtype):

@@ -13,6 +13,7 @@ from hps.train._optimizers import SGD, Adagrad, Adam, Ftrl, RowwiseAdagrad
 
 POOLINGS = {"sum": 0, "mean": 1, "none": 2}  # the numbers of the engine
 DTYPES = {"float32": 1, "float16": 2, "bfloat16": 3}  # the numbers of the engine
+DTYPE_NUMBERS = {getattr(torch, name): number for name, number in DTYPES.items()}
 PLACEMENTS = ("auto", "distributed", "hybrid", "localized", "replicated")
 _NAME = re.compile("[a-zA-Z0-9_-]{1,120}")
 # The least and the largest value of each.

@@ -39,7 +39,7 @@ inline std::vector<float> Nearest(std::vector<float> row, Dtype dtype) {
   return row;
 }
 
-// What `updates` updates of a row have left, of which the last had this float32 result.
+// The row after update number `updates`: `row`, that update's float32 result, rounded at random.
 inline std::vector<float> AtRandom(std::vector<float> row, const ShardOptions& options, Key key,
                                    uint32_t updates) {
   const uint64_t state = RoundingState(key, options.initializer.seed);

@@ -58,7 +58,7 @@ __global__ void ListKernel(TableMemory memory, EntryFilter filter, KeyValues lis
   list.values[at] = value;
 }
 
-// What is copied of a row: the vector, and with its state that and the accumulator.
+// The values of a row that are copied: the vector; with state also the state and the accumulator.
 struct CopiedRow {
   bool has_state;
   bool has_accumulator;
